@@ -1,0 +1,45 @@
+# Two targets do everything on a machine with Python 3.11+ and make: `make demo`, `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+QUIET := --quiet --disable-pip-version-check
+
+.PHONY: demo test lint docs benchmark clean
+
+demo: $(VENV)/.installed
+	rm -rf build/demo
+	$(BIN)/libra new build/demo
+	$(BIN)/libra optimize build/demo/gpt-3-4d.yaml -o build/demo/gpt-3-4d.result.json
+
+test: $(VENV)/.tested
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.checked
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+docs: $(VENV)/.checked
+	$(BIN)/mkdocs build --strict --quiet
+
+benchmark: $(VENV)/.tested
+	$(BIN)/python benchmarks/run.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("libra needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install $(QUIET) -e .
+	touch $@
+
+$(VENV)/.tested: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install $(QUIET) -e '.[test]'
+	touch $@ $(VENV)/.installed
+
+$(VENV)/.checked: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install $(QUIET) -e '.[test,lint,docs]'
+	touch $@ $(VENV)/.tested $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build dist site

@@ -1,0 +1,40 @@
+"""libra: the per-dimension bandwidths of an AI-training network that are best, with proof.
+
+>>> import libra
+>>> design = libra.load_design("gpt-3-4d.yaml")  # doctest: +SKIP
+>>> print(libra.optimize_design(design))  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from libra.design import Design, Workload
+    from libra.errors import InfeasibleError, InputError, LibraError, SolverError, UnboundedError
+    from libra.evaluate import evaluate_design
+    from libra.load import load_design
+    from libra.optimize import optimize_design
+    from libra.result import Result
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Design": "design", "Workload": "design", "Result": "result",
+    "evaluate_design": "evaluate", "load_design": "load", "optimize_design": "optimize",
+    "InfeasibleError": "errors", "InputError": "errors", "LibraError": "errors",
+    "SolverError": "errors", "UnboundedError": "errors",
+}  # fmt: skip
+
+__all__ = [
+    "Design", "InfeasibleError", "InputError", "LibraError", "Result", "SolverError",
+    "UnboundedError", "Workload", "evaluate_design", "load_design", "optimize_design",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name where it is first used, so that ``import libra`` costs nothing."""
+    if name in _HOME:
+        return getattr(import_module(f"libra.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'libra' has no attribute {name!r}")

@@ -1,0 +1,5 @@
+"""``python -m libra``."""
+
+from libra.cli import main
+
+main()

@@ -1,0 +1,295 @@
+"""The command line. Data goes to stdout, messages to stderr.
+
+Exit status: 0 solved; 2 the input is wrong; 3 infeasible or unbounded; 4 the solver failed;
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from libra.errors import InfeasibleError, InputError, LibraError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from libra.design import Design
+    from libra.result import Result
+
+app = typer.Typer(
+    help="Find the network bandwidths that make AI training fastest, or best per dollar, with proof.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+DesignFile = Annotated[Path, typer.Argument(metavar="DESIGN", help="The design file (YAML).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Write the result, design inside, as JSON.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Override a value of the design file."),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no messages.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")]
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from libra import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def new(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to put it.")] = Path(),
+    example: Annotated[str, typer.Option(help="Which example: see `libra presets examples`.")] = (
+        "gpt-3-4d"
+    ),
+    debug: Debug = False,
+) -> None:
+    """Copy a commented example design, with its workload, to start from."""
+    _run(lambda: _new(directory, example), as_json=False, debug=debug)
+
+
+@app.command()
+def check(
+    design: DesignFile, as_json: AsJson = False, settings: Settings = None, debug: Debug = False
+) -> None:
+    """Validate a design and print it as understood; solve nothing."""
+
+    def work() -> None:
+        from libra.check import summarize_design
+
+        summary = summarize_design(_load(design, settings))
+        if as_json:
+            _print_json(summary)
+        else:
+            from libra.screen import check_table, print_to
+
+            print_to(_console(), check_table(summary))
+
+    _run(work, as_json=as_json, debug=debug)
+
+
+@app.command()
+def optimize(
+    design: DesignFile,
+    as_json: AsJson = False,
+    output: Output = None,
+    settings: Settings = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Find the best bandwidths, the proof, and what limits them."""
+
+    def work() -> None:
+        from libra.optimize import optimize_design
+
+        _report(optimize_design(_load(design, settings)), as_json, output, quiet)
+
+    _run(work, as_json=as_json, debug=debug)
+
+
+@app.command()
+def evaluate(
+    design: DesignFile,
+    bandwidth: Annotated[
+        str,
+        typer.Option("--bandwidth", "-b", metavar="B1,B2,…", help="GB/s of each dimension."),
+    ],
+    as_json: AsJson = False,
+    output: Output = None,
+    settings: Settings = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Time, cost and bottlenecks of given bandwidths."""
+
+    def work() -> None:
+        from libra.evaluate import evaluate_design
+
+        values = _bandwidths(bandwidth)
+        _report(evaluate_design(_load(design, settings), values), as_json, output, quiet)
+
+    _run(work, as_json=as_json, debug=debug)
+
+
+@app.command()
+def presets(
+    kind: Annotated[
+        str, typer.Argument(metavar="[networks|prices|examples]", help="What to list.")
+    ] = "",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List what ships with libra, each number with its source."""
+    _run(lambda: _presets(kind, as_json), as_json=as_json, debug=debug)
+
+
+def _load(path: Path, settings: Sequence[str] | None) -> Design:
+    from libra.load import load_design
+    from libra.yaml_source import Override
+
+    overrides = []
+    for text in settings or ():
+        key, sign, value = text.partition("=")
+        if not (sign and key.strip()):
+            raise InputError(f"--set: needs PATH=VALUE, got {text!r}. Write e.g. objective=time-cost.")
+        overrides.append(Override(key.strip(), value.strip()))
+    return load_design(path, overrides)
+
+
+def _bandwidths(text: str) -> list[float]:
+    values = []
+    for word in text.split(","):
+        try:
+            values.append(float(word) * 1e9)
+        except ValueError:
+            raise InputError(
+                f"--bandwidth: must be numbers in GB/s, got {word.strip()!r}. "
+                "Write e.g. 500,300,150,50."
+            ) from None
+    return values
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def _print_json(data: Any) -> None:
+    sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _report(result: Result, as_json: bool, output: Path | None, quiet: bool) -> None:
+    if output is not None:
+        write_whole(output, result.to_json(with_design=True) + "\n")
+    if as_json:
+        sys.stdout.write(result.to_json() + "\n")
+    else:
+        from libra.screen import print_to, result_table
+
+        print_to(_console(), result_table(result))
+    if not quiet:
+        for line in result.design.warnings if as_json else ():
+            print(f"warning: {line}", file=sys.stderr)
+        if output is not None:
+            print(f"wrote {output}", file=sys.stderr)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all: a temporary file, then a rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror}. Choose another place.") from None
+
+
+def _new(directory: Path, example: str) -> None:
+    from libra.errors import nearest
+    from libra.presets import example_folder
+
+    folder = example_folder()
+    names = sorted(p.stem for p in folder.glob("*.yaml"))
+    if example not in names:
+        raise InputError(f"--example: unknown example, got {example!r}. {nearest(example, names)}")
+    source = folder / f"{example}.yaml"
+    text = source.read_text("utf-8")
+    traces = [
+        line.split("trace:")[1].split("#")[0].strip(" }")
+        for line in text.splitlines()
+        if "trace:" in line.split("#")[0]
+    ]
+    targets = {source: directory / source.name}
+    targets |= {folder / t: directory / t for t in traces}
+    existing = [str(t) for t in targets.values() if t.exists()]
+    if existing:
+        raise InputError(f"{existing[0]}: is there already, got {len(existing)} such files. "
+                         "Choose another folder; nothing was written.")  # fmt: skip
+    for origin, target in targets.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, origin.read_text("utf-8"))
+        print(target)
+    print(f"Next: libra optimize {directory / source.name}", file=sys.stderr)
+
+
+def _presets(kind: str, as_json: bool) -> None:
+    from libra.errors import nearest
+    from libra.presets import PRESET_KINDS, list_presets
+
+    if kind and kind not in PRESET_KINDS:
+        raise InputError(f"presets: unknown kind, got {kind!r}. {nearest(kind, PRESET_KINDS)}")
+    kinds = [kind] if kind else list(PRESET_KINDS)
+    rows = {k: list_presets(k) for k in kinds}
+    if as_json:
+        _print_json(rows)
+        return
+    from libra.screen import new_table, print_to
+
+    for k in kinds:
+        table = new_table(
+            [("Name", "left"), ("Value", "left"), ("Source", "left")], title=k.capitalize()
+        )
+        for row in rows[k]:
+            table.add_row(row["name"], row["value"], row["source"])
+        print_to(_console(), table)
+
+
+def _run(work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
+    """Run a command; turn errors into one clear message and an exit status."""
+    try:
+        work()
+    except LibraError as error:
+        if debug:
+            raise
+        _fail(error, as_json)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+
+
+def _fail(error: LibraError, as_json: bool) -> NoReturn:
+    if as_json:
+        data: dict[str, Any] = {"status": error.status, "message": str(error)}
+        if isinstance(error, InputError):
+            data["problems"] = [vars(p) for p in error.problems]
+        if isinstance(error, InfeasibleError):
+            data["conflict"] = [vars(c) for c in error.conflict]
+        _print_json(data)
+    print(error, file=sys.stderr)
+    raise typer.Exit(error.exit_status)
+
+
+def main() -> None:
+    """Entry point of the ``libra`` command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

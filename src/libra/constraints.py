@@ -1,0 +1,313 @@
+"""Constraints: arithmetic on names, parsed into linear rows, never evaluated as code.
+
+A constraint compares two linear expressions in the bandwidths: ``total <= 1000 GB/s``,
+``chiplet >= 2 * package``, ``node + pod == 200 GB/s``, ``cost <= 15e6 USD``. Names: a dimension by
+its name or tier or as ``dim1`` … ``dimD``; ``total``, the sum of all; ``cost``, the network's price.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libra.errors import nearest
+from libra.network import Network
+from libra.units import BANDWIDTH, MONEY, Kind, kind_name, parse_number, parse_unit
+
+__all__ = ["LinearConstraint", "bound_constraints", "parse_constraint"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearConstraint:
+    """One row ``coefficients . B <relation> bound``.
+
+    Attributes
+    ----------
+    text : str
+        As the user wrote it.
+    coefficients : ndarray, shape (dimensions,)
+        Left side less right side [1, or USD per byte/s].
+    relation : str
+        ``<=``, ``>=`` or ``==``.
+    bound : float
+        Constant part of the right side less that of the left [bytes/s or USD].
+    kind : Kind
+        Whether both sides are bandwidths or money.
+    file, line : str, int
+        Where it stands; line 0: nowhere.
+    """
+
+    text: str
+    coefficients: Floats
+    relation: str
+    bound: float
+    kind: Kind
+    file: str = ""
+    line: int = 0
+
+    @property
+    def unit(self) -> tuple[str, float]:
+        """Unit of its right side for people, and its size in SI units."""
+        return ("GB/s", 1e9) if self.kind is BANDWIDTH else ("USD", 1.0)
+
+    def slack(self, bandwidth: Floats) -> float:
+        """How much room is left [bytes/s or USD]; negative: violated."""
+        difference = float(self.coefficients @ bandwidth) - self.bound
+        if self.relation == "==":
+            return -abs(difference)
+        return difference if self.relation == ">=" else -difference
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A linear expression: constant plus coefficients, of a kind (None: a plain number)."""
+
+    coefficients: Floats
+    constant: float
+    kind: Kind | None
+
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<name>[A-Za-z_µ][A-Za-z0-9_]*)|(?P<symbol><=|>=|==|!=|[-+*/()<>=]))"
+)
+_RELATIONS = ("<=", ">=", "==")
+_EXAMPLE = "Write e.g. 'total <= 1000 GB/s' or 'chiplet >= 2 * package'."
+_LONGEST = 1000
+_DEEPEST = 32
+
+
+def parse_constraint(
+    text: str, network: Network, prices: Floats | None, file: str = "", line: int = 0
+) -> LinearConstraint:
+    """Row of a constraint in text form.
+
+    Parameters
+    ----------
+    text : str
+        The constraint.
+    network : Network
+        Gives the names.
+    prices : ndarray, shape (dimensions,), or None
+        `libra.cost.bandwidth_prices`, which ``cost`` stands for; None: there are none.
+    file, line : str, int
+        Where it stands.
+
+    Raises
+    ------
+    ValueError
+        If it is not a linear comparison of names and numbers of one kind.
+
+    Examples
+    --------
+    >>> from libra.network import Dimension, Topology
+    >>> net = Network((Dimension(Topology.RING, 4, "node"), Dimension(Topology.SWITCH, 8, "pod")))
+    >>> row = parse_constraint("node >= 2 * pod", net, None)
+    >>> row.coefficients, row.relation, row.bound
+    (array([ 1., -2.]), '>=', 0.0)
+    """
+    tokens = _tokenize(text)
+    relations = [k for k, t in enumerate(tokens) if t in ("<", ">", "=", "!=", *_RELATIONS)]
+    if len(relations) != 1:
+        raise ValueError(
+            f"a constraint is one comparison with <=, >= or ==, got {text!r}. {_EXAMPLE}"
+        )
+    relation = tokens[relations[0]]
+    if relation not in _RELATIONS:
+        better = {"<": "<=", ">": ">=", "=": "=="}.get(relation, "<= or >=")
+        reason = "a strict bound has no optimum" if relation in "<>" else "not a relation"
+        raise ValueError(f"{reason}, got {relation!r} in {text!r}. Write {better}.")
+    reader = _Reader(text, network, prices)
+    left = reader.read(tokens[: relations[0]])
+    right = reader.read(tokens[relations[0] + 1 :])
+    if left.kind is None or right.kind is None or left.kind is not right.kind:
+        raise ValueError(f"{_mismatch(left.kind, right.kind)}, got {text!r}. {_EXAMPLE}")
+    coefficients = left.coefficients - right.coefficients
+    bound = right.constant - left.constant
+    if not coefficients.any():
+        raise ValueError(f"no bandwidth is left in the constraint, got {text!r}. {_EXAMPLE}")
+    return LinearConstraint(text, coefficients, relation, bound, left.kind, file, line)
+
+
+def bound_constraints(network: Network) -> tuple[LinearConstraint, ...]:
+    """Rows of the least and largest bandwidths that the dimensions carry."""
+    rows = []
+    for d, (name, dimension) in enumerate(zip(network.names, network.dimensions, strict=True)):
+        unit = np.eye(len(network.dimensions))[d]
+        for relation, value in (
+            (">=", dimension.min_bandwidth),
+            ("<=", dimension.max_bandwidth),
+        ):
+            if value is not None:
+                text = f"{name} {relation} {value / 1e9:g} GB/s"
+                rows.append(LinearConstraint(text, unit, relation, value, BANDWIDTH))
+    return tuple(rows)
+
+
+def constraint_names(network: Network) -> dict[str, Floats]:
+    """Names a constraint may use for bandwidths, with their coefficients."""
+    identity = np.eye(len(network.dimensions))
+    names = {"total": np.ones(len(network.dimensions))}
+    for d, name in enumerate(network.names):
+        names[name] = identity[d]
+        names[f"dim{d + 1}"] = identity[d]
+    return names
+
+
+def _tokenize(text: str) -> list[str]:
+    if len(text) > _LONGEST:
+        raise ValueError(f"longer than {_LONGEST} characters, got {text[:40]!r} …. Split it.")
+    tokens, position = [], 0
+    while text[position:].strip():
+        match = _TOKEN.match(text, position)
+        if match is None:
+            bad = text[position:].strip()[0]
+            raise ValueError(
+                f"a constraint is arithmetic on names and numbers, got {bad!r} in {text!r}. {_EXAMPLE}"
+            )
+        tokens.append(match[0].strip())
+        position = match.end()
+    return tokens
+
+
+def _mismatch(left: Kind | None, right: Kind | None) -> str:
+    names = [kind.name if kind else "a bare number without a unit" for kind in (left, right)]
+    return f"the sides do not have the same kind: {names[0]} and {names[1]}"
+
+
+class _Reader:
+    """Recursive descent over the tokens of one side: sums of products of factors."""
+
+    def __init__(self, text: str, network: Network, prices: Floats | None) -> None:
+        self.text = text
+        self.names = constraint_names(network)
+        self.tiers: Sequence[str] = [d.tier for d in network.dimensions]
+        self.prices = prices
+        self.zero = np.zeros(len(network.dimensions))
+
+    def read(self, tokens: Sequence[str]) -> _Linear:
+        self.tokens = list(tokens)
+        self.depth = 0
+        value = self.sum()
+        if self.tokens:
+            raise self.error(f"cannot read {self.tokens[0]!r} here")
+        return value
+
+    def error(self, what: str, remedy: str = _EXAMPLE) -> ValueError:
+        return ValueError(f"{what}, got {self.text!r}. {remedy}")
+
+    def peek(self) -> str:
+        return self.tokens[0] if self.tokens else ""
+
+    def sum(self) -> _Linear:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self.error("too deeply nested")
+        value = self.product()
+        while self.peek() in ("+", "-"):
+            sign = 1 if self.tokens.pop(0) == "+" else -1
+            other = self.product()
+            if value.kind is not other.kind:
+                raise self.error(_mismatch(value.kind, other.kind))
+            value = _Linear(
+                value.coefficients + sign * other.coefficients,
+                value.constant + sign * other.constant,
+                value.kind,
+            )
+        self.depth -= 1
+        return value
+
+    def product(self) -> _Linear:
+        value = self.factor()
+        while self.peek() in ("*", "/"):
+            divide = self.tokens.pop(0) == "/"
+            other = self.factor()
+            if value.kind is not None and other.kind is not None:
+                what = "a product of two bandwidths" if not divide else "a quotient of bandwidths"
+                raise self.error(f"{what} is not linear", "Use sums and multiples by plain numbers.")
+            if divide:
+                if other.kind is not None or other.constant == 0:
+                    raise self.error("can divide by a plain number other than 0 only")
+                other = _Linear(self.zero, 1 / other.constant, None)
+            number, term = (value, other) if value.kind is None else (other, value)
+            value = _Linear(
+                term.coefficients * number.constant, term.constant * number.constant, term.kind
+            )
+        return value
+
+    def factor(self) -> _Linear:
+        sign = 1
+        while self.peek() in ("+", "-"):
+            sign = -sign if self.tokens.pop(0) == "-" else sign
+        value = self.primary()
+        return _Linear(sign * value.coefficients, sign * value.constant, value.kind)
+
+    def primary(self) -> _Linear:
+        if not self.tokens:
+            raise self.error("something is missing at the end of a side")
+        token = self.tokens.pop(0)
+        if token == "(":
+            value = self.sum()
+            if self.peek() != ")":
+                raise self.error("a bracket is not closed")
+            self.tokens.pop(0)
+            return value
+        if token[0].isdigit() or token[0] == ".":
+            return self.quantity(token)
+        if token[0].isalpha() or token[0] == "_":
+            return self.name(token)
+        raise self.error(f"cannot read {token!r} here")
+
+    def quantity(self, token: str) -> _Linear:
+        """Read a number, with the unit that follows it."""
+        split = parse_number(token)
+        assert split is not None
+        number = split[0]
+        if not np.isfinite(number):
+            raise self.error(f"{token} is not finite")
+        unit = self.unit()
+        if not unit:
+            return _Linear(self.zero, number, None)
+        try:
+            scale, exponents = parse_unit(unit)
+        except ValueError as error:
+            raise self.error(str(error).split(". ")[0], str(error).split(". ", 1)[1]) from None
+        for kind in (BANDWIDTH, MONEY):
+            if kind.exponents == exponents:
+                return _Linear(self.zero, number * scale, kind)
+        raise self.error(f"{unit} is the unit of {kind_name(exponents)}", "Use GB/s or USD.")
+
+    def unit(self) -> str:
+        """Take the tokens of a unit: a word, and ``/ word`` if the word begins a bandwidth."""
+        word = self.peek()
+        if not (word and word[0].isalpha()) or word in self.names or word == "cost":
+            return ""
+        unit = self.tokens.pop(0)
+        if len(self.tokens) >= 2 and self.tokens[0] == "/" and self.tokens[1] == "s":
+            unit += "/s"
+            del self.tokens[:2]
+        return unit
+
+    def name(self, token: str) -> _Linear:
+        if token in self.names:
+            return _Linear(self.names[token], 0.0, BANDWIDTH)
+        if token == "cost":
+            if self.prices is None:
+                raise self.error("the prices are not known, so 'cost' has no value", "Mend prices.")
+            return _Linear(self.prices, 0.0, MONEY)
+        if token in ("time", "slowdown", "power"):
+            raise self.error(
+                f"{token!r} cannot be limited yet", "Limit bandwidths, total or cost instead."
+            )
+        if token in self.tiers:
+            owners = [f"dim{d + 1}" for d, tier in enumerate(self.tiers) if tier == token]
+            raise self.error(
+                f"{token!r} is the tier of several dimensions", f"Write {' or '.join(owners)}."
+            )
+        raise self.error(f"unknown name {token!r}", nearest(token, [*self.names, "cost"]))

@@ -1,0 +1,149 @@
+"""The whole problem: network, workloads, prices, constraints and what to optimise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libra.collectives import CollectiveModel
+from libra.constraints import LinearConstraint, bound_constraints
+from libra.cost import PriceList, bandwidth_prices
+from libra.errors import FieldError
+from libra.network import Group, Network
+from libra.workload.graph import StepGraph
+from libra.workload.schedule import TrainingLoop
+
+__all__ = ["Design", "Objective", "Workload"]
+
+
+class Objective(StrEnum):
+    """What to make as small as possible."""
+
+    TIME = "time"
+    TIME_COST = "time-cost"
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """One training job.
+
+    Attributes
+    ----------
+    name : str
+        Its name, different from the others'.
+    graph : StepGraph
+        Its training step on one NPU.
+    weight : float
+        Its share in the objective, sum_w weight_w T_w, > 0.
+    groups : mapping of str to Group
+        Which NPUs each role (tp, dp, …) joins.
+    source : str
+        Where it was read from.
+    """
+
+    name: str
+    graph: StepGraph
+    weight: float = 1.0
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.weight) and self.weight > 0):
+            raise FieldError(
+                "weight",
+                f"a weight must be finite and positive, got {self.weight!r}. Or leave the workload out.",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A complete optimisation problem.
+
+    Attributes
+    ----------
+    network : Network
+        Dimensions, innermost first.
+    workloads : tuple of Workload
+        At least one.
+    prices : PriceList
+        Prices by tier.
+    constraints : tuple of LinearConstraint
+        As written; the limits of the dimensions are added by `rows`.
+    objective : Objective
+        What to minimise.
+    collectives : CollectiveModel
+        How collectives are timed.
+    training_loop : TrainingLoop
+        How the workloads' phases were ordered.
+    baseline : tuple of float or None
+        Bandwidths that the speed-up compares with [bytes/s]; None: the same total, spread equally.
+    file : str
+        Where it was read from.
+    settings : mapping
+        The design file as plain data, overrides applied.
+    warnings : tuple of str
+        What a user should know before trusting a result.
+    """
+
+    network: Network
+    workloads: tuple[Workload, ...]
+    prices: PriceList
+    constraints: tuple[LinearConstraint, ...] = ()
+    objective: Objective = Objective.TIME
+    collectives: CollectiveModel = CollectiveModel()
+    training_loop: TrainingLoop = TrainingLoop.NO_OVERLAP
+    baseline: tuple[float, ...] | None = None
+    file: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.workloads:
+            raise FieldError("workloads", "a design needs at least one workload, got none. Add one.")
+        names = [w.name for w in self.workloads]
+        for name in names:
+            if names.count(name) > 1:
+                raise FieldError(
+                    "workloads", f"two workloads have one name, got {name!r}. Give them a name: each."
+                )
+        dimensions = len(self.network.dimensions)
+        if self.baseline is not None and len(self.baseline) != dimensions:
+            raise FieldError(
+                "baseline",
+                f"needs one bandwidth for each of the {dimensions} dimensions, got "
+                f"{len(self.baseline)}. Or write equal.",
+            )
+        if self.objective is Objective.TIME_COST and self.shrinks_to_nothing:
+            raise FieldError(
+                "objective",
+                "nothing stops all bandwidths from shrinking together, where time x cost is least "
+                "but training never ends, got 'time-cost'. Add a total (total == 1000 GB/s), a "
+                "least bandwidth (pod >= 10 GB/s) or the price of an NPU (prices: npu).",
+            )
+
+    @cached_property
+    def bandwidth_prices(self) -> NDArray[np.float64]:
+        """Price of bandwidth in each dimension for the whole network [USD per byte/s]."""
+        return bandwidth_prices(self.network, self.prices)
+
+    @property
+    def fixed_cost(self) -> float:
+        """Cost that does not depend on bandwidths, C0: that of the NPUs [USD]."""
+        return self.network.npus * self.prices.npu
+
+    @cached_property
+    def rows(self) -> tuple[LinearConstraint, ...]:
+        """All constraints: those written, then the dimensions' own limits."""
+        return self.constraints + bound_constraints(self.network)
+
+    @property
+    def shrinks_to_nothing(self) -> bool:
+        """Whether zero bandwidth meets all constraints and costs nothing."""
+        zero = np.zeros(len(self.network.dimensions))
+        return self.fixed_cost == 0 and all(row.slack(zero) >= 0 for row in self.rows)

@@ -1,0 +1,97 @@
+"""Why a result is what it is, in sentences: what limits the step and what more would bring."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from libra.design import Objective
+from libra.result import Result, ShadowPrice
+from libra.units import format_money, format_time
+
+__all__ = ["explain_result"]
+
+
+def explain_result(result: Result) -> tuple[str, ...]:
+    """Sentences on what limits a result, the most important first."""
+    lines: list[str] = []
+    for workload in result.workloads:
+        prefix = f"{workload.name}: " if len(result.workloads) > 1 else ""
+        if workload.step_time == float("inf"):
+            names = [
+                name for name, busy in zip(result.design.network.names, workload.busy, strict=True)
+                if busy == float("inf")
+            ]  # fmt: skip
+            lines.append(
+                f"{prefix}never ends: {_join(names)} carries traffic but has no bandwidth."
+            )
+            continue
+        share = workload.compute / workload.step_time if workload.step_time else 1.0
+        lines.append(
+            f"{prefix}compute takes {share:.1%} of the step; with unlimited bandwidth it would last "
+            f"{format_time(workload.compute)}."
+        )
+        groups: dict[tuple[str, ...], float] = defaultdict(float)
+        for item in workload.collectives:
+            groups[item.limited_by] += item.time
+        for names_, time in sorted(groups.items(), key=lambda g: -g[1]):
+            together = " together" if len(names_) > 1 else ""
+            lines.append(
+                f"{prefix}{format_time(time)} ({time / workload.step_time:.2%}) of exposed "
+                f"communication is limited by {_join(names_)}{together}."
+            )
+    lines += _idle(result)
+    lines += [_worth(price, result) for price in result.shadow_prices if price.value]
+    return tuple(line for line in lines if line)
+
+
+def _idle(result: Result) -> list[str]:
+    unused = [
+        name
+        for d, name in enumerate(result.design.network.names)
+        if all(w.busy[d] == 0 for w in result.workloads)
+    ]
+    if not unused:
+        return []
+    verb = "carries" if len(unused) == 1 else "carry"
+    return [f"{_join(unused)} {verb} no traffic of these workloads: bandwidth there is idle."]
+
+
+def _worth(price: ShadowPrice, result: Result) -> str:
+    """What one more unit of a constraint's right side brings; empty if next to nothing."""
+    assert price.value is not None
+    relative = price.value / result.objective_value if result.objective_value else 0.0
+    per_unit = 1.0 if price.unit.endswith("(GB/s)") else 1e6
+    if abs(relative * per_unit) < 1e-9:
+        return ""
+    unit = "GB/s" if per_unit == 1 else "million USD"
+    what = "the step time" if result.design.objective is Objective.TIME else "time x cost"
+    verb = "lowers" if relative < 0 else "raises"
+    return (
+        f"1 {unit} more on the right of '{price.constraint}' {verb} {what} by "
+        f"{abs(relative * per_unit):.2g} of it ({abs(relative * per_unit):.4%})."
+    )
+
+
+def _join(names: Sequence[str]) -> str:
+    if len(names) < 2:
+        return "".join(names) or "latency"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def answer_sentence(result: Result) -> str:
+    """The result in one sentence."""
+    if result.gap is None:
+        return f"One step takes {format_time(result.step_time)}."
+    what = {
+        Objective.TIME: f"one step takes {format_time(result.step_time)}",
+        Objective.TIME_COST: (
+            f"one step takes {format_time(result.step_time)} at a network cost of "
+            f"{format_money(result.network_cost)}"
+        ),
+    }[result.design.objective]
+    goal = {Objective.TIME: "faster", Objective.TIME_COST: "better per dollar"}
+    return (
+        f"{what[0].upper()}{what[1:]}; proven: no bandwidths under these constraints are {goal[result.design.objective]} "
+        f"by more than {max(result.gap, 1e-12):.1e} of it."
+    )

@@ -1,0 +1,200 @@
+"""Why a design has no optimum: the constraints that conflict, or the bandwidth that nothing limits.
+
+Small linear programs, solved by HiGHS, on the constraints alone. They run only when the optimiser
+found no bandwidths, or when no single constraint limits a bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libra.constraints import LinearConstraint
+from libra.errors import Conflict, InfeasibleError, UnboundedError
+from libra.network import Network
+from libra.program import Program, Rows, build_rows
+from libra.units import parse_number
+
+__all__ = ["check_bounded", "explain_infeasible", "smallest_conflict"]
+
+Floats = NDArray[np.float64]
+
+# Bandwidths in the linear programs are in GB/s, so that coefficients are of order 1.
+_UNIT = 1e9
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    feasible: bool
+    x: Floats
+
+
+def _linear_minimum(cost: Floats, matrix: Floats, upper: Floats, equal: int) -> _Answer:
+    """Minimise cost . x subject to matrix x <= upper (the first `equal` with equality), x >= 0."""
+    import highspy
+
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+        solver.setOptionValue(name, _TOLERANCE)
+    for price in cost:
+        solver.addVar(0.0, highspy.kHighsInf)
+        solver.changeColCost(solver.getNumCol() - 1, float(price))
+    for k, (row, bound) in enumerate(zip(matrix, upper, strict=True)):
+        at = np.flatnonzero(row).astype(np.int32)
+        lower = float(bound) if k < equal else -highspy.kHighsInf
+        solver.addRow(lower, float(bound), len(at), at, row[at])
+    solver.run()
+    optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return _Answer(optimal, np.array(solver.getSolution().col_value))
+
+
+def _scaled(rows: Rows) -> tuple[Floats, Floats]:
+    """Rows in GB/s, each divided by its largest entry."""
+    matrix = rows.matrix * _UNIT
+    norm = np.maximum(np.abs(matrix).max(axis=1, initial=0.0), np.abs(rows.bound))
+    norm[norm == 0] = 1.0
+    return matrix / norm[:, None], rows.bound / norm
+
+
+def _feasible(constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]) -> bool:
+    """Whether some bandwidths meet the constraints and give every used dimension more than 0.
+
+    Maximises t <= 1 GB/s with B_d >= t for every used dimension.
+    """
+    width = len(used)
+    rows = build_rows(constraints, width)
+    matrix, bound = _scaled(rows)
+    floors = np.hstack([-np.eye(width)[used], np.ones((int(used.sum()), 1))])
+    stacked = np.vstack([
+        np.hstack([matrix, np.zeros((len(matrix), 1))]), floors, np.eye(width + 1)[-1:],
+    ])  # fmt: skip
+    upper = np.concatenate([bound, np.zeros(len(floors)), [1.0]])
+    answer = _linear_minimum(-np.eye(width + 1)[-1], stacked, upper, rows.equal)
+    return answer.feasible and bool(answer.x[-1] > 10 * _TOLERANCE)
+
+
+def smallest_conflict(
+    constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]
+) -> tuple[LinearConstraint, ...]:
+    """A smallest set of constraints that cannot hold together, by a deletion filter.
+
+    Each constraint is left out in turn and stays out if the rest still conflict; what remains
+    conflicts, and any part of it does not.
+
+    Parameters
+    ----------
+    constraints : sequence of LinearConstraint
+        All of them.
+    used : ndarray of bool, shape (dimensions,)
+        Dimensions that carry traffic and so need some bandwidth.
+
+    Returns
+    -------
+    tuple of LinearConstraint
+        Empty if they do not conflict.
+    """
+    kept = list(constraints)
+    if _feasible(kept, used):
+        return ()
+    for row in list(kept):
+        rest = [other for other in kept if other is not row]
+        if not _feasible(rest, used):
+            kept = rest
+    return tuple(kept)
+
+
+def _way_out(
+    row: LinearConstraint, constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]
+) -> str:
+    """How far one constraint must give way so that all others can hold; empty if that is no help."""
+    others = [c for c in constraints if c is not row]
+    if not _feasible(others, used):
+        return ""
+    width = len(used)
+    rows = build_rows(others, width)
+    matrix, bound = _scaled(rows)
+    unit_name, unit = row.unit
+    goal = row.coefficients * (_UNIT / unit)
+    best = None
+    for sign in (1.0, -1.0):
+        # Least sign * goal . B over the other constraints, as far as it is above the row's bound.
+        answer = _linear_minimum(sign * goal, matrix, bound, rows.equal)
+        if not answer.feasible:
+            continue
+        reached = float(goal @ answer.x)
+        give = sign * (reached - row.bound / unit)
+        wrong_side = (row.relation == "<=" and sign < 0) or (row.relation == ">=" and sign > 0)
+        if not wrong_side and give > 0 and (best is None or give < best[0]):
+            best = (give, reached)
+    if best is None:
+        return f"give the dimensions that {row.text!r} starves more than 0 GB/s."
+    left, _, right = row.text.partition(row.relation)
+    number = parse_number(right)
+    if number is not None and number[1] and not any(ch in number[1] for ch in "+-*"):
+        return f"write '{left.strip()} {row.relation} {_rounded(best[1], row.relation)} {unit_name}'."
+    return f"loosen {row.text!r} by {_rounded(best[0], '<=')} {unit_name}."
+
+
+def _rounded(value: float, relation: str) -> str:
+    """Nine digits, rounded to the side that keeps the constraint possible."""
+    text = f"{value:.9g}"
+    if relation == "<=" and float(text) < value:
+        text = f"{value * (1 + 1e-8):.9g}"
+    if relation == ">=" and float(text) > value:
+        text = f"{value * (1 - 1e-8):.9g}"
+    return text
+
+
+def explain_infeasible(
+    constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]
+) -> InfeasibleError | None:
+    """Error that names a smallest conflict and one way out; None if there is no conflict."""
+    conflict = smallest_conflict(constraints, used)
+    if not conflict:
+        return None
+    items, helped = [], False
+    for row in conflict:
+        way_out = "" if helped else _way_out(row, constraints, used)
+        helped = helped or bool(way_out)
+        items.append(Conflict(row.text, row.line, row.file, way_out))
+    few = "this constraint cannot hold" if len(items) == 1 else "these constraints cannot hold together"
+    return InfeasibleError(
+        f"infeasible: {few} while every dimension with traffic has some bandwidth:", items
+    )
+
+
+def check_bounded(
+    program: Program, network: Network, constraints: Sequence[LinearConstraint], price: Floats
+) -> None:
+    """Refuse a program in which a used bandwidth can grow without limit and at no price.
+
+    Raises
+    ------
+    UnboundedError
+        Names the dimensions.
+    """
+    used, width = program.used, program.dimensions
+    open_ended = used & np.isinf(program.rows.largest) & (price <= 0)
+    matrix, _ = _scaled(program.rows)
+    free = []
+    for d in np.flatnonzero(open_ended):
+        # A direction that every row allows for ever: r >= 0, A r <= 0, r_d >= 1, price . r = 0.
+        direction = np.vstack([matrix, price / max(price.max(), 1.0), -np.eye(width)[d]])
+        upper = np.concatenate([np.zeros(len(matrix) + 1), [-1.0]])
+        if _linear_minimum(np.zeros(width), direction, upper, program.rows.equal).feasible:
+            free.append(network.names[d])
+    if not free:
+        return
+    given = "; ".join(c.text for c in constraints) or "there are none"
+    raise UnboundedError(
+        f"unbounded: nothing limits {' and '.join(free)}, which carr"
+        f"{'y' if len(free) > 1 else 'ies'} traffic, so more bandwidth is always better. Add e.g. "
+        f"'{free[0]} <= 100 GB/s', 'total <= 1000 GB/s' or 'cost <= 10e6 USD'. "
+        f"Constraints: {given}."
+    )

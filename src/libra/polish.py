@@ -1,0 +1,62 @@
+"""Bandwidths of a solver made to meet the constraints to rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libra.program import Rows
+
+__all__ = ["polish"]
+
+Floats = NDArray[np.float64]
+
+_ROUNDS = 8
+TOLERANCE = 1e-13
+
+
+def polish(rows: Rows, bandwidth: Floats, multipliers: Floats) -> Floats:
+    """Nearest bandwidths, in relative terms, that meet all rows to rounding.
+
+    A solver's answer violates rows by its own tolerance, or stays away from them by as much. It is
+    projected with weights B_d^2 onto the equalities, the rows that bind (slack within 1e-6 and
+    small against the multiplier), and the violated ones; rows that the step violates join.
+
+    Parameters
+    ----------
+    rows : Rows
+        Constraints.
+    bandwidth : ndarray, shape (dimensions,)
+        Nearly feasible [bytes/s].
+    multipliers : ndarray, shape (rows,)
+        Of the rows, in an objective of order 1 for bandwidths of this size.
+
+    Returns
+    -------
+    ndarray, shape (dimensions,)
+        Not negative; NaN if the rows cannot be met from here.
+    """
+    b = np.maximum(bandwidth, 0.0)
+    if not len(rows.bound):
+        return b
+    size = np.maximum(np.abs(rows.matrix) @ b, np.abs(rows.bound))
+    size[size == 0] = 1.0
+    active = np.zeros(len(rows.bound), dtype=np.bool_)
+    active[: rows.equal] = True
+    slack = (rows.bound - rows.matrix @ b) / size
+    active |= (slack < 1e-6) & (multipliers * size > slack)
+    wanted = active.copy()
+    for _ in range(_ROUNDS):
+        excess = (rows.matrix @ b - rows.bound) / size
+        excess[: rows.equal] = np.abs(excess[: rows.equal])
+        broken = excess > TOLERANCE
+        if not broken.any() and not (np.abs(excess[wanted]) > TOLERANCE).any():
+            return b
+        active |= broken
+        chosen = rows.matrix[active] * b
+        residual = (rows.bound - rows.matrix @ b)[active]
+        step = np.linalg.lstsq(chosen / size[active, None], residual / size[active], rcond=1e-12)[0]
+        b = np.maximum(b * (1 + step), 0.0)
+    excess = (rows.matrix @ b - rows.bound) / size
+    excess[: rows.equal] = np.abs(excess[: rows.equal])
+    return b if (excess <= 1e-10).all() else np.full_like(b, np.nan)

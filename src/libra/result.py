@@ -1,0 +1,344 @@
+"""Results: what the optimiser found, or what given bandwidths achieve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libra.collectives import Collective
+from libra.design import Design, Objective
+from libra.program import Rows
+from libra.timing import StepTiming, critical_path
+from libra.units import BANDWIDTH, GB_PER_S
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = [
+    "CollectiveTime", "Result", "ShadowPrice", "Solver", "WorkloadResult", "make_result",
+    "shadow_prices",
+]  # fmt: skip
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CollectiveTime:
+    """One distinct collective on the critical path.
+
+    Attributes
+    ----------
+    collective : Collective
+        What it is.
+    count : float
+        How often it is on the path.
+    time : float
+        Time of all of them together [s].
+    limited_by : tuple of str
+        Dimensions whose bandwidth sets its time (within 1e-6).
+    """
+
+    collective: Collective
+    count: float
+    time: float
+    limited_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WorkloadResult:
+    """One workload at the result's bandwidths.
+
+    Attributes
+    ----------
+    name : str
+    step_time : float
+        [s]
+    compute : float
+        Compute on the critical path [s].
+    exposed_communication : float
+        Communication on the critical path [s]; with `compute` it sums to `step_time`.
+    busy : tuple of float
+        Time each dimension is in use during a step [s].
+    collectives : tuple of CollectiveTime
+        What the exposed communication consists of.
+    """
+
+    name: str
+    step_time: float
+    compute: float
+    exposed_communication: float
+    busy: tuple[float, ...]
+    collectives: tuple[CollectiveTime, ...]
+
+
+@dataclass(frozen=True)
+class ShadowPrice:
+    """A constraint at the result.
+
+    Attributes
+    ----------
+    constraint : str
+        As written.
+    slack : float
+        Room left [GB/s or USD]; negative: violated.
+    value : float or None
+        Change of the objective per unit by which the right side rises; None for an evaluation.
+    unit : str
+        Unit of the value.
+    met : bool
+        Whether it holds within 1e-9 of its size.
+    """
+
+    constraint: str
+    slack: float
+    value: float | None
+    unit: str
+    met: bool
+
+
+@dataclass(frozen=True)
+class Solver:
+    """What the optimiser took: master problems solved, cuts found, seconds."""
+
+    iterations: int
+    cuts: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Bandwidths with what they achieve; printed, it is a table.
+
+    Attributes
+    ----------
+    status : str
+        ``optimal``, or ``evaluated`` for given bandwidths.
+    bandwidth : ndarray, shape (dimensions,)
+        [bytes/s]
+    step_time : float
+        Weighted sum over the workloads [s].
+    bound_time : float or None
+        Proven lower bound of the step time, for the objective ``time`` [s].
+    network_cost : float
+        Without the NPUs [USD].
+    network_power : float or None
+        [W]; None: the design has no power figures.
+    objective_value, objective_bound : float
+        In the objective's unit: s, or s*USD. The bound is None for an evaluation.
+    gap : float or None
+        (value - bound) / value.
+    speedup : float
+        Step time of the baseline over that of the result.
+    baseline : ndarray, shape (dimensions,)
+        What the speed-up compares with [bytes/s].
+    workloads : tuple of WorkloadResult
+    shadow_prices : tuple of ShadowPrice
+        One a constraint.
+    design : Design
+        What was asked.
+    solver : Solver or None
+    """
+
+    status: str
+    bandwidth: Floats
+    step_time: float
+    network_cost: float
+    network_power: float | None
+    objective_value: float
+    objective_bound: float | None
+    gap: float | None
+    speedup: float
+    baseline: Floats
+    workloads: tuple[WorkloadResult, ...]
+    shadow_prices: tuple[ShadowPrice, ...]
+    design: Design
+    solver: Solver | None
+
+    @property
+    def bound_time(self) -> float | None:
+        """Proven lower bound of the step time [s]; None unless the objective is time."""
+        return self.objective_bound if self.design.objective is Objective.TIME else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with the keys of ``libra optimize --json``."""
+        solver = self.solver
+        return {
+            "status": self.status,
+            "objective": self.design.objective.value,
+            "network": self.design.network.shape,
+            "dimensions": list(self.design.network.names),
+            "bandwidth_GBps": [b / GB_PER_S for b in self.bandwidth.tolist()],
+            "step_time_s": self.step_time,
+            "bound_s": self.bound_time,
+            "gap": self.gap,
+            "objective_value": self.objective_value,
+            "objective_bound": self.objective_bound,
+            "network_cost_usd": self.network_cost,
+            "network_power_w": self.network_power,
+            "speedup_vs_baseline": self.speedup,
+            "baseline_GBps": [b / GB_PER_S for b in self.baseline.tolist()],
+            "workloads": [_workload_dict(w) for w in self.workloads],
+            "shadow_prices": [
+                {"constraint": p.constraint, "slack": p.slack, "value": p.value, "unit": p.unit,
+                 "met": p.met}
+                for p in self.shadow_prices
+            ],
+            "solver": None if solver is None else {
+                "iterations": solver.iterations, "cuts": solver.cuts, "seconds": solver.seconds,
+            },
+            "warnings": list(self.design.warnings),
+        }  # fmt: skip
+
+    def to_json(self, *, with_design: bool = False) -> str:
+        """One JSON object; `with_design` adds the design's settings and where they were read from.
+
+        Infinite times (a used dimension without bandwidth) become null.
+        """
+        data = self.to_dict()
+        if with_design:
+            data["design"] = {"file": self.design.file, "settings": self.design.settings}
+        return json.dumps(_finite(data), indent=1, ensure_ascii=False, allow_nan=False)
+
+    def to_frame(self) -> polars.DataFrame:
+        """One row a dimension: its bandwidth and each workload's busy time in it."""
+        import polars
+
+        columns: dict[str, Sequence[Any]] = {
+            "dimension": list(self.design.network.names),
+            "block": [f"{d.topology.code}({d.size})" for d in self.design.network.dimensions],
+            "tier": [d.tier for d in self.design.network.dimensions],
+            "bandwidth_GBps": (self.bandwidth / GB_PER_S).tolist(),
+            "cost_usd": (self.bandwidth * self.design.bandwidth_prices).tolist(),
+        }
+        for w in self.workloads:
+            columns[f"busy_s {w.name}"] = list(w.busy)
+        return polars.DataFrame(columns)
+
+    def __str__(self) -> str:
+        from libra.screen import render, result_table
+
+        return render(result_table(self))
+
+    def _repr_html_(self) -> str:
+        html: str = self.to_frame()._repr_html_()
+        return html
+
+
+def _workload_dict(w: WorkloadResult) -> dict[str, Any]:
+    return {
+        "name": w.name,
+        "step_time_s": w.step_time,
+        "compute_s": w.compute,
+        "exposed_communication_s": w.exposed_communication,
+        "busy_s": list(w.busy),
+        "collectives": [
+            {"kind": c.collective.kind.value, "bytes": c.collective.size, "count": c.count,
+             "group": c.collective.group.name, "time_s": c.time, "limited_by": list(c.limited_by)}
+            for c in w.collectives
+        ],
+    }  # fmt: skip
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def shadow_prices(
+    design: Design, rows: Rows | None, bandwidth: Floats, multipliers: Floats | None
+) -> tuple[ShadowPrice, ...]:
+    """Slack of each constraint, and the change of the objective per unit of its right side.
+
+    A row's multiplier y is the rate at which the objective falls as the row's bound rises; the row
+    is `factor` times the constraint, so the rate per unit of the right side is -y factor.
+    """
+    value_of: dict[int, float] = {}
+    if rows is not None and multipliers is not None:
+        value_of = {
+            int(k): float(-y * f)
+            for k, y, f in zip(rows.source, multipliers, rows.factor, strict=True)
+        }
+    objective_unit = {Objective.TIME: "s", Objective.TIME_COST: "s*USD"}[design.objective]
+    found = []
+    for k, row in enumerate(design.rows):
+        name, unit = row.unit
+        value, slack = value_of.get(k), row.slack(bandwidth)
+        size = max(float(np.abs(row.coefficients) @ bandwidth), abs(row.bound))
+        per = f"({name})" if row.kind is BANDWIDTH else name
+        found.append(
+            ShadowPrice(
+                row.text, slack / unit, None if value is None else value * unit,
+                f"{objective_unit}/{per}", slack >= -1e-9 * size,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def make_result(
+    design: Design, timings: Sequence[StepTiming], bandwidth: Floats, *, status: str,
+    objective: float | None, bound: float | None, shadow: tuple[ShadowPrice, ...],
+    solver: Solver | None,
+) -> Result:  # fmt: skip
+    """Result of a design at given bandwidths."""
+    cost = float(design.bandwidth_prices @ bandwidth)
+    workloads = tuple(
+        _workload_result(w.name, timing, bandwidth, design.network.names)
+        for w, timing in zip(design.workloads, timings, strict=True)
+    )
+    step_time = _weighted_time(design, timings, bandwidth)
+    if objective is None:
+        product = design.objective is Objective.TIME_COST
+        objective = step_time * (design.fixed_cost + cost) if product else step_time
+    baseline = (
+        np.full(len(bandwidth), bandwidth.sum() / len(bandwidth))
+        if design.baseline is None
+        else np.array(design.baseline)
+    )
+    gap = None
+    if bound is not None:
+        gap = (objective - bound) / objective if objective > 0 else 0.0
+    return Result(
+        status, bandwidth, step_time, cost, None, objective, bound, gap,
+        _weighted_time(design, timings, baseline) / step_time if step_time > 0 else 1.0,
+        baseline, workloads, shadow, design, solver,
+    )  # fmt: skip
+
+
+def _weighted_time(design: Design, timings: Sequence[StepTiming], bandwidth: Floats) -> float:
+    return sum(
+        w.weight * critical_path(timing, bandwidth).time
+        for w, timing in zip(design.workloads, timings, strict=True)
+    )
+
+
+def _workload_result(
+    name: str, timing: StepTiming, bandwidth: Floats, names: Sequence[str]
+) -> WorkloadResult:
+    path = critical_path(timing, bandwidth)
+    pieces, tau = timing.terms.piece_times(bandwidth), timing.terms.times(bandwidth)
+    collectives = []
+    for j in np.flatnonzero(path.counts):
+        span = slice(timing.terms.start[j], timing.terms.start[j + 1])
+        active = pieces[span] >= tau[j] * (1 - 1e-6)
+        forms = timing.terms.coefficient[span][active].any(axis=0)
+        dimensions = timing.terms.forms[forms].any(axis=0)
+        collectives.append(
+            CollectiveTime(
+                timing.graph.collectives[j], float(path.counts[j]),
+                float(path.counts[j] * tau[j]), tuple(np.array(names)[dimensions].tolist()),
+            )
+        )  # fmt: skip
+    return WorkloadResult(
+        name, path.time, path.fixed, path.time - path.fixed,
+        tuple(timing.busy(bandwidth).tolist()), tuple(collectives),
+    )  # fmt: skip

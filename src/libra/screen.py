@@ -1,0 +1,188 @@
+"""Results, designs and presets as tables on a terminal; plain text when it is none."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from libra.explain import answer_sentence, explain_result
+from libra.result import Result
+from libra.units import GB_PER_S, format_bytes, format_money, format_time
+
+__all__ = ["render", "result_table"]
+
+_PLAIN_WIDTH = 100
+_BAR = 12
+
+
+def render(what: RenderableType, *, color: bool = False) -> str:
+    """Text of a renderable, without colour unless asked."""
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer, width=_PLAIN_WIDTH, force_terminal=color, no_color=not color, highlight=False
+    )
+    console.print(what)
+    return buffer.getvalue().rstrip("\n")
+
+
+def print_to(stream_console: Console, what: RenderableType) -> None:
+    """Print to a console, at least as wide as the tables need when it is no terminal."""
+    if not stream_console.is_terminal:
+        stream_console.width = _PLAIN_WIDTH
+    stream_console.print(what, highlight=False)
+
+
+def new_table(columns: Sequence[tuple[str, str]], title: str = "") -> Table:
+    """Table with the house style; columns are (heading, ``left`` or ``right``)."""
+    table = Table(
+        box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False,
+        title_style="bold",
+    )  # fmt: skip
+    for heading, side in columns:
+        table.add_column(heading, justify="right" if side == "right" else "left")
+    return table
+
+
+def bar(share: float) -> str:
+    """Bar of a share between 0 and 1, in text."""
+    full = round(max(0.0, min(1.0, share)) * _BAR)
+    return "█" * full + "·" * (_BAR - full)
+
+
+def result_table(result: Result) -> RenderableType:
+    """Everything a person wants of a result on one screen."""
+    design = result.design
+    head = Text(f"{design.network.shape}, {design.network.npus:,} NPUs", style="bold")
+    parts: list[RenderableType] = [head, Text(answer_sentence(result)), _dimension_table(result)]
+    parts += [_figures(result), _workload_table(result)]
+    if result.shadow_prices:
+        parts.append(_constraint_table(result))
+    parts.append(Text("What limits it", style="bold"))
+    parts += [Text(f"  {line}") for line in explain_result(result)]
+    parts += [Text(f"Warning: {line}", style="yellow") for line in design.warnings]
+    if result.solver is not None:
+        s = result.solver
+        parts.append(
+            Text(f"Solved in {s.seconds * 1e3:.1f} ms: {s.iterations} cone programs, {s.cuts} cuts.",
+                 style="dim")
+        )  # fmt: skip
+    return Group(*parts)
+
+
+def _dimension_table(result: Result) -> Table:
+    table = new_table(
+        [("Dimension", "left"), ("Block", "left"), ("Bandwidth GB/s", "right"),
+         ("Share", "right"), ("", "left"), ("Cost", "right"), ("Busy", "right"),
+         ("of step", "right")],
+    )  # fmt: skip
+    design, total = result.design, float(result.bandwidth.sum())
+    weights = [w.weight for w in design.workloads]
+    for d, dimension in enumerate(design.network.dimensions):
+        share = result.bandwidth[d] / total if total > 0 else 0.0
+        busy = sum(k * w.busy[d] for k, w in zip(weights, result.workloads, strict=True))
+        table.add_row(
+            escape(design.network.names[d]), f"{dimension.topology.code}({dimension.size})",
+            f"{result.bandwidth[d] / GB_PER_S:,.4f}", f"{share:.1%}", bar(share),
+            format_money(float(result.bandwidth[d] * design.bandwidth_prices[d])),
+            format_time(busy), f"{busy / result.step_time:.1%}" if result.step_time > 0 else "",
+        )  # fmt: skip
+    table.add_section()
+    table.add_row("total", "", f"{total / GB_PER_S:,.4f}", "", "", format_money(result.network_cost))
+    return table
+
+
+def _figures(result: Result) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_row("Step time", format_time(result.step_time))
+    if result.gap is not None and result.objective_bound is not None:
+        table.add_row("Proven gap", f"{result.gap:.1e}")
+    table.add_row("Network cost", format_money(result.network_cost))
+    each = result.baseline / GB_PER_S
+    same = bool((each == each[0]).all())
+    against = f"{each[0]:,.4g} GB/s in each dimension" if same else ", ".join(f"{b:,.4g}" for b in each)
+    table.add_row("Speed-up", f"{result.speedup:.3f}x over {against}")
+    return table
+
+
+def _workload_table(result: Result) -> Table:
+    table = new_table(
+        [("Workload", "left"), ("Step time", "right"), ("Compute", "right"),
+         ("Exposed communication", "right"), ("Compute share", "right")],
+    )  # fmt: skip
+    for w in result.workloads:
+        share = w.compute / w.step_time if w.step_time > 0 else 1.0
+        table.add_row(
+            escape(w.name), format_time(w.step_time), format_time(w.compute),
+            format_time(w.exposed_communication), f"{share:.1%}",
+        )  # fmt: skip
+    return table
+
+
+def _constraint_table(result: Result) -> Table:
+    priced = any(p.value is not None for p in result.shadow_prices)
+    columns = [("Constraint", "left"), ("Slack", "right"), ("", "left")]
+    if priced:
+        columns.append(("Objective per unit", "right"))
+    table = new_table(columns)
+    for p in result.shadow_prices:
+        unit = "GB/s" if p.unit.endswith("(GB/s)") else "USD"
+        state = "violated" if not p.met else "binds" if p.value and abs(p.slack) < 1e-6 else ""
+        row = [escape(p.constraint), f"{p.slack + 0.0:,.4g} {unit}", state]
+        if priced:
+            row.append("" if p.value is None else f"{p.value:.3g} {p.unit}")
+        table.add_row(*row)
+    return table
+
+
+def check_table(summary: dict[str, object]) -> RenderableType:
+    """Print form of `libra.check.check_design`."""
+    parts: list[RenderableType] = [
+        Text(f"{summary['network']}, {summary['npus']:,} NPUs", style="bold")
+    ]
+    dimensions = new_table(
+        [("Dimension", "left"), ("Block", "left"), ("Size", "right"), ("Tier", "left"),
+         ("USD per GB/s, all NPUs", "right")],
+    )  # fmt: skip
+    for item in _rows(summary["dimension_details"]):
+        dimensions.add_row(
+            escape(str(item["name"])), str(item["topology"]), str(item["size"]),
+            escape(str(item["tier"])), f"{item['price_usd_per_GBps']:,.2f}",
+        )  # fmt: skip
+    parts.append(dimensions)
+    for workload in _rows(summary["workloads"]):
+        table = new_table(
+            [("Collective", "left"), ("Size", "right"), ("Count", "right"), ("Group", "left"),
+             ("Members along each dimension", "left"), ("Size counts", "left")],
+            title=f"{escape(str(workload['name']))}: {workload['tasks']:,} tasks, compute "
+            f"{format_time(float(str(workload['compute_s'])))}",
+        )  # fmt: skip
+        for c in _rows(workload["collectives"]):
+            extents = c["extents"]
+            assert isinstance(extents, list)
+            table.add_row(
+                str(c["kind"]), format_bytes(float(str(c["bytes"]))), f"{c['count']:g}",
+                str(c["group"]), " x ".join(map(str, extents)), str(c["size_counts"]),
+            )  # fmt: skip
+        parts.append(table)
+    settings = Table.grid(padding=(0, 2))
+    for key in ("objective", "training_loop", "collective_model"):
+        settings.add_row(key.replace("_", " ").capitalize(), str(summary[key]))
+    constraints = summary["constraints"]
+    assert isinstance(constraints, list)
+    settings.add_row("Constraints", escape("\n".join(constraints) or "none"))
+    parts.append(settings)
+    warnings = summary["warnings"]
+    assert isinstance(warnings, list)
+    parts += [Text(f"Warning: {line}", style="yellow") for line in warnings]
+    return Group(*parts)
+
+
+def _rows(value: object) -> list[dict[str, object]]:
+    assert isinstance(value, list)
+    return value

@@ -1,0 +1,260 @@
+"""Quantities: text with a unit at the border, SI floats (bytes, seconds, bytes/s, USD) inside.
+
+``GB/s`` is 1e9 bytes/s and ``GiB/s`` is 2**30 bytes/s; ``Gbit/s`` is 1e9/8 bytes/s. A bare number
+where a unit is due is refused, as is a unit of the wrong kind: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+__all__ = [
+    "BANDWIDTH",
+    "GB_PER_S",
+    "MONEY",
+    "PRICE_RATE",
+    "TIME",
+    "Kind",
+    "format_bytes",
+    "format_money",
+    "format_time",
+    "parse_number",
+    "parse_quantity",
+]
+
+GB_PER_S = 1e9
+"""Bytes per second in one GB/s."""
+
+_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+
+# A dimension is a tuple of exponents of (byte, second, US dollar).
+_Exponents = tuple[int, int, int]
+_NONE: _Exponents = (0, 0, 0)
+
+
+def _atoms() -> dict[str, tuple[float, _Exponents]]:
+    table: dict[str, tuple[float, _Exponents]] = {}
+    for prefix, scale in (_DECIMAL | _BINARY).items():
+        table[f"{prefix}B"] = (scale, (1, 0, 0))
+        table[f"{prefix}bit"] = (scale / 8, (1, 0, 0))
+    table["KB"] = (1e3, (1, 0, 0))
+    for prefix, scale in {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}.items():
+        table[f"{prefix}s"] = (scale, (0, 1, 0))
+    for prefix in ("", "k", "M"):
+        table[f"{prefix}USD"] = (_DECIMAL[prefix], (0, 0, 1))
+    return table
+
+
+_ATOMS: Mapping[str, tuple[float, _Exponents]] = _atoms()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of quantity: what its unit measures, and an example for error messages.
+
+    Used as the metadata of an ``Annotated[float, Kind]`` it makes pydantic read text with a unit.
+    """
+
+    name: str
+    exponents: _Exponents
+    example: str
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Let pydantic read a quantity of this kind from text."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(lambda v: parse_quantity(v, self))
+
+
+BANDWIDTH = Kind("bandwidth", (1, -1, 0), "100 GB/s")
+TIME = Kind("time", (0, 1, 0), "20 ns")
+MONEY = Kind("money", (0, 0, 1), "25000 USD")
+PRICE_RATE = Kind("price per bandwidth", (-1, 1, 1), "4 USD/(GB/s)")
+_KINDS = (BANDWIDTH, TIME, MONEY, PRICE_RATE, Kind("size", (1, 0, 0), "64 MB"))
+
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_UNIT_TOKEN = re.compile(r"\s*([A-Za-zµ$]+|[()/*])")
+_CONFUSED = {
+    "Gb": "Gbit or GB", "Mb": "Mbit or MB", "Tb": "Tbit or TB", "gb": "GB or Gbit",
+    "GBps": "GB/s", "GBPS": "GB/s", "Gbps": "Gbit/s", "GiBps": "GiB/s", "TBps": "TB/s",
+    "$": "USD", "usd": "USD", "sec": "s", "b": "bit or B", "cycles": "a time such as ns",
+}  # fmt: skip
+
+
+def parse_number(text: str) -> tuple[float, str] | None:
+    """Split leading number and rest of a text; None if it does not begin with a number.
+
+    Examples
+    --------
+    >>> parse_number("100 GB/s")
+    (100.0, 'GB/s')
+    """
+    match = _NUMBER.match(text.strip())
+    if match is None:
+        return None
+    return float(match[0].replace("_", "")), text.strip()[match.end() :].strip()
+
+
+def parse_quantity(value: object, kind: Kind) -> float:
+    """Value in SI units of a text with a unit.
+
+    Parameters
+    ----------
+    value : object
+        What the file holds; must be text such as ``"100 GB/s"``.
+    kind : Kind
+        The kind of quantity that is due.
+
+    Returns
+    -------
+    float
+        The value in SI units (bytes, seconds, USD and their quotients).
+
+    Raises
+    ------
+    ValueError
+        For a bare number, an unknown unit, a unit of another kind, a value that is not finite
+        or is negative.
+
+    Examples
+    --------
+    >>> parse_quantity("8 Gbit/s", BANDWIDTH)
+    1000000000.0
+    >>> parse_quantity("1 GiB/s", BANDWIDTH)
+    1073741824.0
+    """
+    due = f"Write a {kind.name} with its unit, e.g. '{kind.example}'."
+    if not isinstance(value, str):
+        raise ValueError(f"a {kind.name} needs a unit, got {value!r}. {due}")
+    split = parse_number(value)
+    if split is None:
+        raise ValueError(f"not a number with a unit, got {value!r}. {due}")
+    number, unit = split
+    if not unit:
+        raise ValueError(f"a {kind.name} needs a unit, got {value!r}. {due}")
+    scale, exponents = parse_unit(unit)
+    if exponents != kind.exponents:
+        other = kind_name(exponents)
+        raise ValueError(f"the unit is not that of a {kind.name} but of {other}, got {value!r}. {due}")
+    result = number * scale
+    if not math.isfinite(result) or result < 0:
+        raise ValueError(f"a {kind.name} must be finite and not negative, got {value!r}. {due}")
+    return result
+
+
+def kind_name(exponents: _Exponents) -> str:
+    """Name of the kind of quantity that has these exponents of (byte, second, USD)."""
+    names = [f"a {kind.name}" for kind in _KINDS if kind.exponents == exponents]
+    return names[0] if names else "another kind of quantity"
+
+
+def parse_unit(text: str) -> tuple[float, _Exponents]:
+    """Scale to SI and exponents of (byte, second, USD) of a unit expression.
+
+    Examples
+    --------
+    >>> parse_unit("USD/(GB/s)")
+    (1e-09, (-1, 1, 1))
+    """
+    tokens: list[str] = []
+    position = 0
+    while position < len(text):
+        match = _UNIT_TOKEN.match(text, position)
+        if match is None:
+            raise ValueError(f"unknown unit, got {text!r}. {_unit_help(text)}")
+        tokens.append(match[1])
+        position = match.end()
+    if len(tokens) > 16:
+        raise ValueError(f"unknown unit, got {text[:40]!r}. {_unit_help('')}")
+    scale, exponents, rest = _product(tokens, text)
+    if rest:
+        raise ValueError(f"unknown unit, got {text!r}. {_unit_help('')}")
+    return scale, exponents
+
+
+def _product(tokens: list[str], text: str) -> tuple[float, _Exponents, list[str]]:
+    scale, exponents, rest = _factor(tokens, text)
+    while rest and rest[0] in "*/":
+        sign = 1 if rest[0] == "*" else -1
+        scale_2, exponents_2, rest = _factor(rest[1:], text)
+        scale *= scale_2**sign
+        a, b, c = (x + sign * y for x, y in zip(exponents, exponents_2, strict=True))
+        exponents = (a, b, c)
+    return scale, exponents, rest
+
+
+def _factor(tokens: list[str], text: str) -> tuple[float, _Exponents, list[str]]:
+    if tokens and tokens[0] == "(":
+        scale, exponents, rest = _product(tokens[1:], text)
+        if rest and rest[0] == ")":
+            return scale, exponents, rest[1:]
+    elif tokens and tokens[0] in _ATOMS:
+        return (*_ATOMS[tokens[0]], tokens[1:])
+    word = next((t for t in tokens if t not in _ATOMS and t not in "()*/"), "")
+    raise ValueError(f"unknown unit, got {text!r}. {_unit_help(word)}")
+
+
+def _unit_help(word: str) -> str:
+    if word in _CONFUSED:
+        return f"Write {_CONFUSED[word]}."
+    return "Known units: B, kB, MB, GB, TB, KiB … TiB, bit … Tbit, ns, us, ms, s, USD."
+
+
+def _significant(value: float, digits: int = 4) -> str:
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def format_time(seconds: float) -> str:
+    """Time as text with the unit that suits it.
+
+    Examples
+    --------
+    >>> format_time(0.70343)
+    '703.4 ms'
+    """
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(seconds) >= scale:
+            return f"{_significant(seconds / scale)} {unit}"
+    return f"{_significant(seconds / 1e-9)} ns"
+
+
+def format_bytes(size: float) -> str:
+    """Size as text in decimal units.
+
+    Examples
+    --------
+    >>> format_bytes(805306368)
+    '805.3 MB'
+    """
+    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(size) >= scale:
+            return f"{_significant(size / scale)} {unit}"
+    return f"{_significant(size)} B"
+
+
+def format_money(usd: float) -> str:
+    """Amount of money as text.
+
+    Examples
+    --------
+    >>> format_money(19049899.15)
+    '19.05 M USD'
+    """
+    for scale, unit in ((1e9, "G USD"), (1e6, "M USD"), (1e3, "k USD")):
+        if abs(usd) >= scale:
+            return f"{_significant(usd / scale)} {unit}"
+    return f"{_significant(usd)} USD"

@@ -1,0 +1,155 @@
+"""The training step as a graph of tasks, held in arrays in topological order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from libra.collectives import Collective, distinct
+from libra.errors import FieldError
+
+__all__ = ["StepGraph", "chain_graph"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class StepGraph:
+    """Tasks of one training step.
+
+    Task i lasts ``fixed[i] + sum_j count_ij tau_j(B)``: fixed compute plus counts of the distinct
+    collectives j. It starts when its predecessors have ended; the step ends with the last task.
+
+    Attributes
+    ----------
+    fixed : ndarray, shape (tasks,)
+        Time of each task that does not depend on bandwidths [s].
+    collectives : tuple of Collective
+        The distinct collectives.
+    count_start : ndarray of int, shape (tasks + 1,)
+        Task i has the counts ``count_start[i]:count_start[i + 1]`` of the next two arrays.
+    count_index : ndarray of int
+        Which collective.
+    count_value : ndarray
+        How often, > 0.
+    predecessor_start : ndarray of int, shape (tasks + 1,)
+        Task i waits for ``predecessor[predecessor_start[i]:predecessor_start[i + 1]]``.
+    predecessor : ndarray of int
+        Indices of earlier tasks.
+
+    Raises
+    ------
+    FieldError
+        If shapes disagree, a time or count is negative or not finite, or a predecessor is not an
+        earlier task.
+    """
+
+    fixed: Floats
+    collectives: tuple[Collective, ...]
+    count_start: Ints
+    count_index: Ints
+    count_value: Floats
+    predecessor_start: Ints
+    predecessor: Ints
+    note: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        tasks = len(self.fixed)
+        if tasks == 0:
+            raise FieldError("fixed", "a step needs at least one task, got none. Add one.")
+        _require_rows("count_start", self.count_start, len(self.count_index), tasks)
+        _require_rows("predecessor_start", self.predecessor_start, len(self.predecessor), tasks)
+        for name, values in (("fixed", self.fixed), ("count_value", self.count_value)):
+            if len(values) and not (np.isfinite(values).all() and values.min() >= 0):
+                bad = values[~(np.isfinite(values) & (values >= 0))][0]
+                raise FieldError(name, f"must be finite and not negative, got {bad}. Mend it.")
+        if len(self.count_value) != len(self.count_index):
+            raise FieldError("count_value", "needs as many values as count_index. Mend it.")
+        if len(self.count_index) and not (
+            0 <= self.count_index.min() and self.count_index.max() < len(self.collectives)
+        ):
+            raise FieldError("count_index", "names a collective that does not exist. Mend it.")
+        task_of = np.repeat(np.arange(tasks), np.diff(self.predecessor_start))
+        late = (self.predecessor >= task_of) | (self.predecessor < 0)
+        if late.any():
+            at = int(np.flatnonzero(late)[0])
+            raise FieldError(
+                "predecessor",
+                f"a task may wait for earlier tasks only, got {int(self.predecessor[at])} before "
+                f"task {int(task_of[at])}. Order the tasks topologically; a cycle has no such order.",
+            )
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.fixed)
+
+    @cached_property
+    def count_task(self) -> Ints:
+        """Task of each entry of ``count_index``."""
+        return np.repeat(np.arange(self.tasks), np.diff(self.count_start))
+
+    @cached_property
+    def is_chain(self) -> bool:
+        """Whether each task waits for the one before it and for nothing else."""
+        n = self.tasks
+        return len(self.predecessor) == n - 1 and bool(
+            np.array_equal(self.predecessor_start, np.maximum(np.arange(n + 1) - 1, 0))
+            and np.array_equal(self.predecessor, np.arange(n - 1))
+        )
+
+    @cached_property
+    def total_fixed(self) -> float:
+        """Sum of the fixed times of all tasks [s]."""
+        return float(self.fixed.sum())
+
+    @cached_property
+    def total_counts(self) -> Floats:
+        """How often the step runs each distinct collective, shape (collectives,)."""
+        return np.bincount(self.count_index, self.count_value, len(self.collectives))
+
+
+def _require_rows(name: str, start: Ints, entries: int, tasks: int) -> None:
+    if len(start) != tasks + 1 or start[0] != 0 or start[-1] != entries or (np.diff(start) < 0).any():
+        raise FieldError(
+            name, f"must rise from 0 to {entries} in {tasks + 1} steps, got {start[:8]} … Mend it."
+        )
+
+
+def chain_graph(
+    times: ArrayLike, collectives: Sequence[Collective | None], note: Sequence[str] = ()
+) -> StepGraph:
+    """Tasks one after the other, each a fixed time followed by at most one collective.
+
+    Parameters
+    ----------
+    times : array_like, shape (tasks,)
+        Fixed time of each task [s].
+    collectives : sequence of Collective or None
+        The collective that ends each task; None: there is none.
+    note : sequence of str
+        What a user should know about how the graph was made.
+
+    Returns
+    -------
+    StepGraph
+    """
+    fixed = np.asarray(times, dtype=np.float64)
+    has = np.array([c is not None for c in collectives], dtype=np.int64)
+    kinds, index = distinct(c for c in collectives if c is not None)
+    n = len(fixed)
+    return StepGraph(
+        fixed=fixed,
+        collectives=kinds,
+        count_start=np.concatenate([[0], np.cumsum(has)]),
+        count_index=index,
+        count_value=np.ones(len(index)),
+        predecessor_start=np.maximum(np.arange(n + 1) - 1, 0),
+        predecessor=np.arange(n - 1),
+        note=tuple(note),
+    )
