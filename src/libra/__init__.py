@@ -21,16 +21,32 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Design": "design", "Workload": "design", "Result": "result",
-    "evaluate_design": "evaluate", "load_design": "load", "optimize_design": "optimize",
-    "InfeasibleError": "errors", "InputError": "errors", "LibraError": "errors",
-    "SolverError": "errors", "UnboundedError": "errors",
-}  # fmt: skip
+    "Design": "design",
+    "Workload": "design",
+    "Result": "result",
+    "evaluate_design": "evaluate",
+    "load_design": "load",
+    "optimize_design": "optimize",
+    "InfeasibleError": "errors",
+    "InputError": "errors",
+    "LibraError": "errors",
+    "SolverError": "errors",
+    "UnboundedError": "errors",
+}
 
 __all__ = [
-    "Design", "InfeasibleError", "InputError", "LibraError", "Result", "SolverError",
-    "UnboundedError", "Workload", "evaluate_design", "load_design", "optimize_design",
-]  # fmt: skip
+    "Design",
+    "InfeasibleError",
+    "InputError",
+    "LibraError",
+    "Result",
+    "SolverError",
+    "UnboundedError",
+    "Workload",
+    "evaluate_design",
+    "load_design",
+    "optimize_design",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from libra.collectives import Compatibility
 from libra.design import Design, Workload
-from libra.formats.astra_sim import SIZE_CONVENTION, text_size
+from libra.formats.astra_sim_policy import SIZE_CONVENTION, text_size
 from libra.network import Network
 from libra.units import GB_PER_S
 
@@ -23,7 +23,10 @@ def summarize_design(design: Design) -> dict[str, Any]:
         "dimensions": list(network.names),
         "dimension_details": [
             {
-                "name": name, "topology": d.topology.value, "size": d.size, "tier": d.tier,
+                "name": name,
+                "topology": d.topology.value,
+                "size": d.size,
+                "tier": d.tier,
                 "price_usd_per_GBps": float(price * GB_PER_S),
             }
             for name, d, price in zip(
@@ -34,11 +37,12 @@ def summarize_design(design: Design) -> dict[str, Any]:
         "objective": design.objective.value,
         "training_loop": design.training_loop.value,
         "collective_model": "libra: a partial group keeps the whole dimension, hops, optimiser "
-        "update and recomputed compute cost nothing" if compat
+        "update and recomputed compute cost nothing"
+        if compat
         else "multi-rail, a partial group uses the links it reaches",
         "constraints": [row.text for row in design.rows],
         "warnings": list(design.warnings),
-    }  # fmt: skip
+    }
 
 
 def _workload(workload: Workload, network: Network) -> dict[str, Any]:
@@ -52,11 +56,15 @@ def _workload(workload: Workload, network: Network) -> dict[str, Any]:
         "groups": {name: list(g.extents) for name, g in workload.groups.items()},
         "collectives": [
             {
-                "kind": c.kind.value, "bytes": c.size, "count": float(count),
-                "group": c.group.name, "extents": list(c.group.extents),
-                "members": c.group.size, "size_counts": SIZE_CONVENTION[c.kind],
+                "kind": c.kind.value,
+                "bytes": c.size,
+                "count": float(count),
+                "group": c.group.name,
+                "extents": list(c.group.extents),
+                "members": c.group.size,
+                "size_counts": SIZE_CONVENTION[c.kind],
                 "bytes_in_file": text_size(c),
             }
             for c, count in zip(graph.collectives, graph.total_counts, strict=True)
         ],
-    }  # fmt: skip
+    }

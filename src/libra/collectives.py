@@ -29,12 +29,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from libra.errors import FieldError
-from libra.network import Dimension, Group, Network, Topology
+from libra.network import Dimension, Network, Topology
+from libra.placement import Group
 
 __all__ = [
     "Collective",
@@ -75,7 +77,7 @@ class CollectiveModel:
         bandwidth of a dimension and hops cost nothing.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     compat: Compatibility | None = None
 
@@ -102,9 +104,10 @@ class Collective:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.size) and self.size > 0):
             raise FieldError(
-                "size", f"a collective's size must be finite and positive, got {self.size!r}. "
-                "Give bytes, or leave the collective out."
-            )  # fmt: skip
+                "size",
+                f"a collective's size must be finite and positive, got {self.size!r}. "
+                "Give bytes, or leave the collective out.",
+            )
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,8 @@ def dimension_bytes(
 
     Examples
     --------
-    >>> from libra.network import Dimension, Group, Topology
+    >>> from libra.network import Dimension, Topology
+    >>> from libra.placement import Group
     >>> net = Network((Dimension(Topology.RING, 4, "node"), Dimension(Topology.SWITCH, 8, "pod")))
     >>> ar = Collective(CollectiveKind.ALL_REDUCE, 64e6, Group("all", (4, 8), (1, 1)))
     >>> dimension_bytes(ar, net, CollectiveModel())
@@ -234,9 +238,7 @@ def dimension_bytes(
     return result * collective.size
 
 
-def collective_pieces(
-    collective: Collective, network: Network, model: CollectiveModel
-) -> Pieces:
+def collective_pieces(collective: Collective, network: Network, model: CollectiveModel) -> Pieces:
     """Pieces of the time of a collective: multi-rail with many chunks, the busiest dimension.
 
     Parameters

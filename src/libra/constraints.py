@@ -2,7 +2,7 @@
 
 A constraint compares two linear expressions in the bandwidths: ``total <= 1000 GB/s``,
 ``chiplet >= 2 * package``, ``node + pod == 200 GB/s``, ``cost <= 15e6 USD``. Names: a dimension by
-its name or tier or as ``dim1`` … ``dimD``; ``total``, the sum of all; ``cost``, the network's price.
+its name or tier or as ``dim1`` … ``dimD``; ``total``, the sum of all; ``cost``, of the network.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ def _tokenize(text: str) -> list[str]:
         if match is None:
             bad = text[position:].strip()[0]
             raise ValueError(
-                f"a constraint is arithmetic on names and numbers, got {bad!r} in {text!r}. {_EXAMPLE}"
+                f"a constraint is arithmetic on names and numbers, got {bad!r} in {text!r}. "
+                f"{_EXAMPLE}"
             )
         tokens.append(match[0].strip())
         position = match.end()
@@ -230,7 +231,9 @@ class _Reader:
             other = self.factor()
             if value.kind is not None and other.kind is not None:
                 what = "a product of two bandwidths" if not divide else "a quotient of bandwidths"
-                raise self.error(f"{what} is not linear", "Use sums and multiples by plain numbers.")
+                raise self.error(
+                    f"{what} is not linear", "Use sums and multiples by plain numbers."
+                )
             if divide:
                 if other.kind is not None or other.constant == 0:
                     raise self.error("can divide by a plain number other than 0 only")

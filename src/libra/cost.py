@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ PriceRate = Annotated[float, PRICE_RATE]
 class PartPrices:
     """Prices of the parts of one tier [USD per byte/s of an NPU's bandwidth]; None: no price."""
 
-    __pydantic_config__ = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     link: PriceRate | None = None
     switch: PriceRate | None = None
@@ -49,7 +49,7 @@ class PriceList:
         Where the prices are from.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     tiers: Mapping[str, PartPrices]
     npu: Annotated[float, MONEY] = 0.0
@@ -90,8 +90,6 @@ def bandwidth_prices(network: Network, prices: PriceList) -> NDArray[np.float64]
     return result * network.npus
 
 
-def network_cost(
-    network: Network, prices: PriceList, bandwidth: NDArray[np.float64]
-) -> float:
+def network_cost(network: Network, prices: PriceList, bandwidth: NDArray[np.float64]) -> float:
     """Cost of the network at given bandwidths, NPUs not included [USD]."""
     return float(bandwidth_prices(network, prices) @ bandwidth)

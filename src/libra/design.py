@@ -15,7 +15,8 @@ from libra.collectives import CollectiveModel
 from libra.constraints import LinearConstraint, bound_constraints
 from libra.cost import PriceList, bandwidth_prices
 from libra.errors import FieldError
-from libra.network import Group, Network
+from libra.network import Network
+from libra.placement import Group
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
 
@@ -57,7 +58,7 @@ class Workload:
         if not (np.isfinite(self.weight) and self.weight > 0):
             raise FieldError(
                 "weight",
-                f"a weight must be finite and positive, got {self.weight!r}. Or leave the workload out.",
+                f"a weight must be finite and positive, got {self.weight!r}. Or drop the workload.",
             )
 
 
@@ -96,7 +97,7 @@ class Design:
     prices: PriceList
     constraints: tuple[LinearConstraint, ...] = ()
     objective: Objective = Objective.TIME
-    collectives: CollectiveModel = CollectiveModel()
+    collectives: CollectiveModel = field(default_factory=CollectiveModel)
     training_loop: TrainingLoop = TrainingLoop.NO_OVERLAP
     baseline: tuple[float, ...] | None = None
     file: str = ""
@@ -105,12 +106,15 @@ class Design:
 
     def __post_init__(self) -> None:
         if not self.workloads:
-            raise FieldError("workloads", "a design needs at least one workload, got none. Add one.")
+            raise FieldError(
+                "workloads", "a design needs at least one workload, got none. Add one."
+            )
         names = [w.name for w in self.workloads]
         for name in names:
             if names.count(name) > 1:
                 raise FieldError(
-                    "workloads", f"two workloads have one name, got {name!r}. Give them a name: each."
+                    "workloads",
+                    f"two workloads have one name, got {name!r}. Give them a name: each.",
                 )
         dimensions = len(self.network.dimensions)
         if self.baseline is not None and len(self.baseline) != dimensions:

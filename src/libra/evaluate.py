@@ -47,6 +47,12 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
         )
     timings = [build_timing(w.graph, design.network, design.collectives) for w in design.workloads]
     return make_result(
-        design, timings, given, status="evaluated", objective=None, bound=None,
-        shadow=shadow_prices(design, None, given, None), solver=None,
-    )  # fmt: skip
+        design,
+        timings,
+        given,
+        status="evaluated",
+        objective=None,
+        bound=None,
+        shadow=shadow_prices(design, None, given, None),
+        solver=None,
+    )

@@ -19,17 +19,18 @@ def explain_result(result: Result) -> tuple[str, ...]:
         prefix = f"{workload.name}: " if len(result.workloads) > 1 else ""
         if workload.step_time == float("inf"):
             names = [
-                name for name, busy in zip(result.design.network.names, workload.busy, strict=True)
+                name
+                for name, busy in zip(result.design.network.names, workload.busy, strict=True)
                 if busy == float("inf")
-            ]  # fmt: skip
+            ]
             lines.append(
                 f"{prefix}never ends: {_join(names)} carries traffic but has no bandwidth."
             )
             continue
         share = workload.compute / workload.step_time if workload.step_time else 1.0
         lines.append(
-            f"{prefix}compute takes {share:.1%} of the step; with unlimited bandwidth it would last "
-            f"{format_time(workload.compute)}."
+            f"{prefix}compute takes {share:.1%} of the step; with unlimited bandwidth it would "
+            f"last {format_time(workload.compute)}."
         )
         groups: dict[tuple[str, ...], float] = defaultdict(float)
         for item in workload.collectives:
@@ -81,17 +82,12 @@ def _join(names: Sequence[str]) -> str:
 
 def answer_sentence(result: Result) -> str:
     """The result in one sentence."""
+    answer = f"One step takes {format_time(result.step_time)}"
     if result.gap is None:
-        return f"One step takes {format_time(result.step_time)}."
-    what = {
-        Objective.TIME: f"one step takes {format_time(result.step_time)}",
-        Objective.TIME_COST: (
-            f"one step takes {format_time(result.step_time)} at a network cost of "
-            f"{format_money(result.network_cost)}"
-        ),
-    }[result.design.objective]
-    goal = {Objective.TIME: "faster", Objective.TIME_COST: "better per dollar"}
-    return (
-        f"{what[0].upper()}{what[1:]}; proven: no bandwidths under these constraints are {goal[result.design.objective]} "
-        f"by more than {max(result.gap, 1e-12):.1e} of it."
-    )
+        return f"{answer} at these bandwidths."
+    goal = "faster"
+    if result.design.objective is Objective.TIME_COST:
+        answer += f" at a network cost of {format_money(result.network_cost)}"
+        goal = "better per dollar"
+    margin = "" if result.gap < 1e-12 else f" by more than {result.gap:.1e} of it"
+    return f"{answer}. Proven: under these constraints no bandwidths are {goal}{margin}."

@@ -37,7 +37,7 @@ def _linear_minimum(cost: Floats, matrix: Floats, upper: Floats, equal: int) -> 
     """Minimise cost . x subject to matrix x <= upper (the first `equal` with equality), x >= 0."""
     import highspy
 
-    solver = highspy.Highs()
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
@@ -71,9 +71,13 @@ def _feasible(constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]) 
     rows = build_rows(constraints, width)
     matrix, bound = _scaled(rows)
     floors = np.hstack([-np.eye(width)[used], np.ones((int(used.sum()), 1))])
-    stacked = np.vstack([
-        np.hstack([matrix, np.zeros((len(matrix), 1))]), floors, np.eye(width + 1)[-1:],
-    ])  # fmt: skip
+    stacked = np.vstack(
+        [
+            np.hstack([matrix, np.zeros((len(matrix), 1))]),
+            floors,
+            np.eye(width + 1)[-1:],
+        ]
+    )
     upper = np.concatenate([bound, np.zeros(len(floors)), [1.0]])
     answer = _linear_minimum(-np.eye(width + 1)[-1], stacked, upper, rows.equal)
     return answer.feasible and bool(answer.x[-1] > 10 * _TOLERANCE)
@@ -112,7 +116,7 @@ def smallest_conflict(
 def _way_out(
     row: LinearConstraint, constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]
 ) -> str:
-    """How far one constraint must give way so that all others can hold; empty if that is no help."""
+    """How far one constraint must give way for all others to hold; empty if that is no help."""
     others = [c for c in constraints if c is not row]
     if not _feasible(others, used):
         return ""
@@ -137,7 +141,9 @@ def _way_out(
     left, _, right = row.text.partition(row.relation)
     number = parse_number(right)
     if number is not None and number[1] and not any(ch in number[1] for ch in "+-*"):
-        return f"write '{left.strip()} {row.relation} {_rounded(best[1], row.relation)} {unit_name}'."
+        return (
+            f"write '{left.strip()} {row.relation} {_rounded(best[1], row.relation)} {unit_name}'."
+        )
     return f"loosen {row.text!r} by {_rounded(best[0], '<=')} {unit_name}."
 
 
@@ -163,7 +169,11 @@ def explain_infeasible(
         way_out = "" if helped else _way_out(row, constraints, used)
         helped = helped or bool(way_out)
         items.append(Conflict(row.text, row.line, row.file, way_out))
-    few = "this constraint cannot hold" if len(items) == 1 else "these constraints cannot hold together"
+    few = (
+        "this constraint cannot hold"
+        if len(items) == 1
+        else "these constraints cannot hold together"
+    )
     return InfeasibleError(
         f"infeasible: {few} while every dimension with traffic has some bandwidth:", items
     )

@@ -8,89 +8,28 @@ once, in the ``__post_init__`` of the type that carries it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from libra.collectives import CollectiveModel
 from libra.constraints import LinearConstraint, parse_constraint
-from libra.cost import PriceList, bandwidth_prices
-from libra.design import Design, Objective, Workload
+from libra.cost import bandwidth_prices
+from libra.design import Design, Workload
 from libra.errors import FieldError, InputError, Problem, nearest
-from libra.formats.astra_sim import place_text_workload, read_text_workload
-from libra.network import Dimension, Group, Network, nest_groups, parse_shape, place_groups
+from libra.formats.astra_sim import read_text_workload
+from libra.formats.astra_sim_policy import place_text_workload
+from libra.network import Network, parse_shape
+from libra.placement import Group, nest_groups, place_groups
 from libra.presets import load_presets
-from libra.units import BANDWIDTH
-from libra.workload.schedule import TrainingLoop, build_graph
-from libra.yaml_source import Override, Place, Source, read_yaml
+from libra.schema import DesignFile, WorkloadEntry, validate_design
+from libra.workload.schedule import build_graph
+from libra.yaml_source import Override, Place, Source, read_yaml, shown
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
+    pass
 
 __all__ = ["load_design"]
 
 T = TypeVar("T")
-
-# Keys of the contract that this version does not read yet: said plainly, never ignored.
-_PLANNED = {
-    "latency", "bandwidth_choices", "algorithm", "chunks", "contention", "model", "accelerator",
-    "batch", "precision", "power", "lane", "max_lanes", "scenarios", "sequence_parallel", "zero",
-    "pp", "ep", "cp",
-}  # fmt: skip
-_PLANNED_VALUES = {
-    "training_loop": ("tp-dp-overlap", "1f1b"),
-    "objective": ("cost", "worst-time"),
-}
-
-
-@dataclass(frozen=True)
-class WorkloadEntry:
-    """One item of ``workloads:``."""
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    trace: str
-    name: str = ""
-    parallel: Mapping[str, int] | None = None
-    groups: Mapping[str, tuple[int, ...]] | None = None
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.parallel is not None and self.groups is not None:
-            raise FieldError(
-                "groups",
-                "parallel and groups both place the workload, got both. Remove one of them.",
-            )
-        for key in ("parallel", "groups"):
-            for role in getattr(self, key) or ():
-                if role not in ("tp", "dp"):
-                    what = "is not read yet" if role in _PLANNED else "is unknown"
-                    raise FieldError(
-                        f"{key}.{role}",
-                        f"the parallelism {what} for a text workload, got {role!r}. "
-                        f"{nearest(role, ('tp', 'dp'))}",
-                    )
-        for role, degree in (self.parallel or {}).items():
-            if degree < 1:
-                raise FieldError(
-                    f"parallel.{role}", f"a degree is at least 1, got {degree}. Correct it."
-                )
-
-
-@dataclass(frozen=True)
-class DesignFile:
-    """Top level of a design file in long form."""
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    network: tuple[Dimension, ...]
-    workloads: tuple[WorkloadEntry, ...]
-    prices: PriceList
-    collectives: CollectiveModel = CollectiveModel()
-    training_loop: TrainingLoop = TrainingLoop.NO_OVERLAP
-    constraints: tuple[str, ...] = ()
-    objective: Objective = Objective.TIME
-    baseline: tuple[Annotated[float, BANDWIDTH], ...] = field(default=())
 
 
 def load_design(path: str | Path, overrides: Sequence[Override] = ()) -> Design:
@@ -117,7 +56,7 @@ def load_design(path: str | Path, overrides: Sequence[Override] = ()) -> Design:
     places: dict[str, Place] = {}
     settings = source.data
     expanded = _expand(source, problems, places)
-    parsed = _validate(expanded, source, problems, places)
+    parsed = validate_design(expanded, source, problems, places)
     if parsed is None or problems:
         raise _in_order(problems, source)
     return _Assembly(source, problems, parsed).design(settings)
@@ -135,9 +74,12 @@ def _expand(source: Source, problems: list[Problem], places: dict[str, Place]) -
     """Bring the short forms of ``network``, ``prices`` and ``baseline`` to their long form."""
     if not isinstance(source.data, dict):
         problems.append(
-            source.problem((), "a design is a mapping with network, workloads and prices, got "
-                           f"{_shown(source.data)}. Start from `libra new`.")
-        )  # fmt: skip
+            source.problem(
+                (),
+                "a design is a mapping with network, workloads and prices, got "
+                f"{shown(source.data)}. Start from `libra new`.",
+            )
+        )
         return None
     data = dict(source.data)
     if "network" in data:
@@ -170,18 +112,21 @@ def _expand_network(value: Any) -> Any:
         presets = load_presets("networks")
         if value not in presets:
             raise FieldError(
-                "", f"unknown network, got {value!r}. {nearest(value, presets)} "
-                "Or give shape: and tiers:."
-            )  # fmt: skip
+                "",
+                f"unknown network, got {value!r}. {nearest(value, presets)} "
+                "Or give shape: and tiers:.",
+            )
         value = {k: v for k, v in presets[value].items() if k != "source"}
     if not isinstance(value, dict):
         return value
     for key in value:
         if key not in ("shape", "tiers", "names"):
-            raise FieldError(key, f"unknown key, got {key!r}. {nearest(key, ('shape', 'tiers', 'names'))}")
+            raise FieldError(
+                key, f"unknown key, got {key!r}. {nearest(key, ('shape', 'tiers', 'names'))}"
+            )
     shape, tiers = value.get("shape"), value.get("tiers")
     if not isinstance(shape, str):
-        raise FieldError("shape", f"a shape is text, got {_shown(shape)}. Write e.g. RI(4)_SW(32).")
+        raise FieldError("shape", f"a shape is text, got {shown(shape)}. Write e.g. RI(4)_SW(32).")
     try:
         blocks = parse_shape(shape)
     except ValueError as error:
@@ -194,101 +139,12 @@ def _expand_network(value: Any) -> Any:
             raise FieldError(
                 f"{key}s",
                 f"needs one {key} for each of the {len(blocks)} dimensions of {shape}, got "
-                f"{_shown(items)}. Write {len(blocks)} of them, innermost first.",
+                f"{shown(items)}. Write {len(blocks)} of them, innermost first.",
             )
     return [
         {"topology": topology.value, "size": size} | {key: items[d] for key, items in lists.items()}
         for d, (topology, size) in enumerate(blocks)
     ]
-
-
-def _shown(value: Any) -> str:
-    text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-# --- schema ------------------------------------------------------------------------------------
-
-
-def _validate(
-    data: Any, source: Source, problems: list[Problem], places: Mapping[str, Place]
-) -> DesignFile | None:
-    from pydantic import TypeAdapter, ValidationError
-
-    if data is None:
-        return None
-    try:
-        return TypeAdapter(DesignFile).validate_python(data)
-    except ValidationError as error:
-        for details in error.errors(include_url=False):
-            place = _source_place(tuple(details["loc"]))
-            if details["type"].startswith("missing") and place[-1] in places:
-                continue
-            message, place = _message(details, place)
-            problems.append(source.problem(place, message))
-    return None
-
-
-def _source_place(place: Place) -> Place:
-    """Place in the file of a place in the long form."""
-    if place[:2] == ("prices", "tiers"):
-        return ("prices", *place[2:])
-    return place
-
-
-def _message(details: ErrorDetails, place: Place) -> tuple[str, Place]:
-    """What pydantic found, in libra's words, and where."""
-    kind, value = details["type"], details["input"]
-    key = str(place[-1]) if place else ""
-    if kind == "value_error":
-        error = details.get("ctx", {}).get("error")
-        if isinstance(error, FieldError):
-            return error.message, (*place, *error.field_name.split(".")) if error.field_name else place
-        return str(error), place
-    if kind in ("unexpected_keyword_argument", "extra_forbidden"):
-        if key in _PLANNED:
-            return f"this version does not read {key!r} yet, got {_shown(value)}. Remove it.", place
-        return f"unknown key, got {key!r}. {nearest(key, _valid_keys(place[:-1]))}", place
-    if kind in ("missing", "missing_argument"):
-        return f"is missing, got nothing. Add {key}:.", place
-    if kind == "enum":
-        if value in _PLANNED_VALUES.get(key, ()):
-            return f"this version does not know {value!r} yet, got {value!r}. {_choices(details)}", place
-        return f"unknown value, got {_shown(value)}. {nearest(str(value), _words(details))}", place
-    wanted = {
-        "int": "a whole number", "float": "a number", "string": "text", "bool": "true or false",
-        "tuple": "a list", "list": "a list", "dict": "a mapping", "mapping": "a mapping",
-        "dataclass": "a mapping",
-    }.get(kind.split("_")[0], details["msg"])  # fmt: skip
-    return f"must be {wanted}, got {_shown(value)}. Correct it.", place
-
-
-def _words(details: ErrorDetails) -> list[str]:
-    expected = details.get("ctx", {}).get("expected", "")
-    return [word.strip(" '") for part in expected.split(",") for word in part.split(" or ")]
-
-
-def _choices(details: ErrorDetails) -> str:
-    return f"Use one of: {', '.join(_words(details))}."
-
-
-def _valid_keys(place: Place) -> list[str]:
-    """Keys of the mapping at a place of the file."""
-    from dataclasses import fields
-
-    from libra.cost import PartPrices
-
-    owner: Any = DesignFile
-    for at in (place,):
-        if at[:1] == ("network",):
-            owner = Dimension
-        elif at[:1] == ("workloads",):
-            owner = WorkloadEntry
-        elif at[:1] == ("collectives",):
-            owner = CollectiveModel
-        elif at[:1] == ("prices",):
-            owner = PartPrices
-    return [f.name for f in fields(owner)]
 
 
 # --- assembly ----------------------------------------------------------------------------------
@@ -334,11 +190,19 @@ class _Assembly:
         design = self.attempt(
             (),
             lambda: Design(
-                network, tuple(workloads), parsed.prices, tuple(constraints), parsed.objective,
-                parsed.collectives, parsed.training_loop, parsed.baseline or None,
-                self.source.file, settings, self.warnings(workloads),
+                network,
+                tuple(workloads),
+                parsed.prices,
+                tuple(constraints),
+                parsed.objective,
+                parsed.collectives,
+                parsed.training_loop,
+                parsed.baseline or None,
+                self.source.file,
+                settings,
+                self.warnings(workloads),
             ),
-        )  # fmt: skip
+        )
         if design is None:
             raise _in_order(self.problems, self.source)
         return design
@@ -351,10 +215,11 @@ class _Assembly:
                     place = ("network", "tiers", d)
                 self.problems.append(
                     self.source.problem(
-                        place, f"unknown tier, got {dimension.tier!r}. "
-                        f"{nearest(dimension.tier, self.parsed.prices.tiers)}"
+                        place,
+                        f"unknown tier, got {dimension.tier!r}. "
+                        f"{nearest(dimension.tier, self.parsed.prices.tiers)}",
                     )
-                )  # fmt: skip
+                )
 
     def constraint(
         self, text: str, network: Network, prices: Any, place: Place
@@ -364,15 +229,15 @@ class _Assembly:
 
     def workload(self, entry: WorkloadEntry, network: Network, place: Place) -> Workload | None:
         groups = self.attempt(place, lambda: self.groups(entry, network))
-        if groups is None and (entry.parallel or entry.groups):
-            groups_known = False
-        else:
-            groups_known = True
+        groups_known = groups is not None or not (entry.parallel or entry.groups)
         path = Path(self.source.file).parent / entry.trace
         text = self.attempt((*place, "trace"), lambda: read_text_workload(path))
         if text is None or not groups_known:
             return None
-        placed = self.attempt(place, lambda: place_text_workload(text, network, groups, self.parsed.collectives.compat))
+        placed = self.attempt(
+            place,
+            lambda: place_text_workload(text, network, groups, self.parsed.collectives.compat),
+        )
         if placed is None:
             return None
         layers, notes = placed
@@ -380,10 +245,13 @@ class _Assembly:
         return self.attempt(
             place,
             lambda: Workload(
-                name, build_graph(layers, self.parsed.training_loop, notes), entry.weight,
-                groups or {}, entry.trace,
+                name,
+                build_graph(layers, self.parsed.training_loop, notes),
+                entry.weight,
+                groups or {},
+                entry.trace,
             ),
-        )  # fmt: skip
+        )
 
     def groups(self, entry: WorkloadEntry, network: Network) -> dict[str, Group] | None:
         extents: Mapping[str, Sequence[int]] | None = entry.groups

@@ -1,6 +1,6 @@
 """The optimiser: cutting planes over critical paths, objectives, and the proof of the optimum.
 
-Each round solves the master problem of `libra.program` (a lower bound), times the workloads at its
+Each round solves the master problem of `libra.master` (a lower bound), times the workloads at its
 bandwidths (an upper bound and, from each critical path, a new cut), and stops when the two meet.
 """
 
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from libra.design import Design, Objective
 from libra.errors import SolverError
 from libra.feasibility import check_bounded, explain_infeasible
+from libra.master import solve_master
 from libra.polish import polish
-from libra.program import Cut, Program, build_program, solve_master
+from libra.program import Cut, Program, build_program
 from libra.result import Result, Solver, make_result, shadow_prices
 from libra.timing import build_timing, critical_path
 
@@ -112,11 +113,15 @@ def optimize_design(design: Design) -> Result:
         )
     solver = Solver(search.rounds, len(search.cuts), time.perf_counter() - start)
     return make_result(
-        design, timings, optimum.bandwidth, status="optimal",
-        objective=optimum.value, bound=min(optimum.bound, optimum.value),
+        design,
+        timings,
+        optimum.bandwidth,
+        status="optimal",
+        objective=optimum.value,
+        bound=min(optimum.bound, optimum.value),
         shadow=shadow_prices(design, program.rows, optimum.bandwidth, optimum.multipliers),
         solver=solver,
-    )  # fmt: skip
+    )
 
 
 def _first_guess(program: Program) -> Floats:
@@ -124,11 +129,14 @@ def _first_guess(program: Program) -> Floats:
     rows = program.rows
     size = np.abs(rows.matrix)
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where((size > 0) & (rows.bound != 0)[:, None], np.abs(rows.bound)[:, None] / size, np.inf)
+        each = np.where(
+            (size > 0) & (rows.bound != 0)[:, None], np.abs(rows.bound)[:, None] / size, np.inf
+        )
     guess = each.min(axis=0, initial=np.inf)
     known = guess[np.isfinite(guess)]
     guess[~np.isfinite(guess)] = np.median(known) if len(known) else 1e11
-    return guess / program.dimensions
+    result: Floats = guess / program.dimensions
+    return result
 
 
 def _minimise(search: _Search, price: Floats, weights: Floats, aim: float = _AIM) -> _Optimum:

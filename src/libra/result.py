@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     import polars
 
 __all__ = [
-    "CollectiveTime", "Result", "ShadowPrice", "Solver", "WorkloadResult", "make_result",
+    "CollectiveTime",
+    "Result",
+    "ShadowPrice",
+    "Solver",
+    "WorkloadResult",
+    "make_result",
     "shadow_prices",
-]  # fmt: skip
+]
 
 Floats = NDArray[np.float64]
 
@@ -184,15 +189,24 @@ class Result:
             "baseline_GBps": [b / GB_PER_S for b in self.baseline.tolist()],
             "workloads": [_workload_dict(w) for w in self.workloads],
             "shadow_prices": [
-                {"constraint": p.constraint, "slack": p.slack, "value": p.value, "unit": p.unit,
-                 "met": p.met}
+                {
+                    "constraint": p.constraint,
+                    "slack": p.slack,
+                    "value": p.value,
+                    "unit": p.unit,
+                    "met": p.met,
+                }
                 for p in self.shadow_prices
             ],
-            "solver": None if solver is None else {
-                "iterations": solver.iterations, "cuts": solver.cuts, "seconds": solver.seconds,
+            "solver": None
+            if solver is None
+            else {
+                "iterations": solver.iterations,
+                "cuts": solver.cuts,
+                "seconds": solver.seconds,
             },
             "warnings": list(self.design.warnings),
-        }  # fmt: skip
+        }
 
     def to_json(self, *, with_design: bool = False) -> str:
         """One JSON object; `with_design` adds the design's settings and where they were read from.
@@ -237,11 +251,17 @@ def _workload_dict(w: WorkloadResult) -> dict[str, Any]:
         "exposed_communication_s": w.exposed_communication,
         "busy_s": list(w.busy),
         "collectives": [
-            {"kind": c.collective.kind.value, "bytes": c.collective.size, "count": c.count,
-             "group": c.collective.group.name, "time_s": c.time, "limited_by": list(c.limited_by)}
+            {
+                "kind": c.collective.kind.value,
+                "bytes": c.collective.size,
+                "count": c.count,
+                "group": c.collective.group.name,
+                "time_s": c.time,
+                "limited_by": list(c.limited_by),
+            }
             for c in w.collectives
         ],
-    }  # fmt: skip
+    }
 
 
 def _finite(value: Any) -> Any:
@@ -277,18 +297,27 @@ def shadow_prices(
         per = f"({name})" if row.kind is BANDWIDTH else name
         found.append(
             ShadowPrice(
-                row.text, slack / unit, None if value is None else value * unit,
-                f"{objective_unit}/{per}", slack >= -1e-9 * size,
+                row.text,
+                slack / unit,
+                None if value is None else value * unit,
+                f"{objective_unit}/{per}",
+                slack >= -1e-9 * size,
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 
 def make_result(
-    design: Design, timings: Sequence[StepTiming], bandwidth: Floats, *, status: str,
-    objective: float | None, bound: float | None, shadow: tuple[ShadowPrice, ...],
+    design: Design,
+    timings: Sequence[StepTiming],
+    bandwidth: Floats,
+    *,
+    status: str,
+    objective: float | None,
+    bound: float | None,
+    shadow: tuple[ShadowPrice, ...],
     solver: Solver | None,
-) -> Result:  # fmt: skip
+) -> Result:
     """Result of a design at given bandwidths."""
     cost = float(design.bandwidth_prices @ bandwidth)
     workloads = tuple(
@@ -308,10 +337,21 @@ def make_result(
     if bound is not None:
         gap = (objective - bound) / objective if objective > 0 else 0.0
     return Result(
-        status, bandwidth, step_time, cost, None, objective, bound, gap,
+        status,
+        bandwidth,
+        step_time,
+        cost,
+        None,
+        objective,
+        bound,
+        gap,
         _weighted_time(design, timings, baseline) / step_time if step_time > 0 else 1.0,
-        baseline, workloads, shadow, design, solver,
-    )  # fmt: skip
+        baseline,
+        workloads,
+        shadow,
+        design,
+        solver,
+    )
 
 
 def _weighted_time(design: Design, timings: Sequence[StepTiming], bandwidth: Floats) -> float:
@@ -334,11 +374,17 @@ def _workload_result(
         dimensions = timing.terms.forms[forms].any(axis=0)
         collectives.append(
             CollectiveTime(
-                timing.graph.collectives[j], float(path.counts[j]),
-                float(path.counts[j] * tau[j]), tuple(np.array(names)[dimensions].tolist()),
+                timing.graph.collectives[j],
+                float(path.counts[j]),
+                float(path.counts[j] * tau[j]),
+                tuple(np.array(names)[dimensions].tolist()),
             )
-        )  # fmt: skip
+        )
     return WorkloadResult(
-        name, path.time, path.fixed, path.time - path.fixed,
-        tuple(timing.busy(bandwidth).tolist()), tuple(collectives),
-    )  # fmt: skip
+        name,
+        path.time,
+        path.fixed,
+        path.time - path.fixed,
+        tuple(timing.busy(bandwidth).tolist()),
+        tuple(collectives),
+    )

@@ -41,9 +41,12 @@ def print_to(stream_console: Console, what: RenderableType) -> None:
 def new_table(columns: Sequence[tuple[str, str]], title: str = "") -> Table:
     """Table with the house style; columns are (heading, ``left`` or ``right``)."""
     table = Table(
-        box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False,
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        pad_edge=False,
         title_style="bold",
-    )  # fmt: skip
+    )
     for heading, side in columns:
         table.add_column(heading, justify="right" if side == "right" else "left")
     return table
@@ -69,31 +72,46 @@ def result_table(result: Result) -> RenderableType:
     if result.solver is not None:
         s = result.solver
         parts.append(
-            Text(f"Solved in {s.seconds * 1e3:.1f} ms: {s.iterations} cone programs, {s.cuts} cuts.",
-                 style="dim")
-        )  # fmt: skip
+            Text(
+                f"Solved in {s.seconds * 1e3:.1f} ms: {s.iterations} cone programs, {s.cuts} cuts.",
+                style="dim",
+            )
+        )
     return Group(*parts)
 
 
 def _dimension_table(result: Result) -> Table:
     table = new_table(
-        [("Dimension", "left"), ("Block", "left"), ("Bandwidth GB/s", "right"),
-         ("Share", "right"), ("", "left"), ("Cost", "right"), ("Busy", "right"),
-         ("of step", "right")],
-    )  # fmt: skip
+        [
+            ("Dimension", "left"),
+            ("Block", "left"),
+            ("Bandwidth GB/s", "right"),
+            ("Share", "right"),
+            ("", "left"),
+            ("Cost", "right"),
+            ("Busy", "right"),
+            ("of step", "right"),
+        ],
+    )
     design, total = result.design, float(result.bandwidth.sum())
     weights = [w.weight for w in design.workloads]
     for d, dimension in enumerate(design.network.dimensions):
         share = result.bandwidth[d] / total if total > 0 else 0.0
         busy = sum(k * w.busy[d] for k, w in zip(weights, result.workloads, strict=True))
         table.add_row(
-            escape(design.network.names[d]), f"{dimension.topology.code}({dimension.size})",
-            f"{result.bandwidth[d] / GB_PER_S:,.4f}", f"{share:.1%}", bar(share),
+            escape(design.network.names[d]),
+            f"{dimension.topology.code}({dimension.size})",
+            f"{result.bandwidth[d] / GB_PER_S:,.4f}",
+            f"{share:.1%}",
+            bar(share),
             format_money(float(result.bandwidth[d] * design.bandwidth_prices[d])),
-            format_time(busy), f"{busy / result.step_time:.1%}" if result.step_time > 0 else "",
-        )  # fmt: skip
+            format_time(busy),
+            f"{busy / result.step_time:.1%}" if result.step_time > 0 else "",
+        )
     table.add_section()
-    table.add_row("total", "", f"{total / GB_PER_S:,.4f}", "", "", format_money(result.network_cost))
+    table.add_row(
+        "total", "", f"{total / GB_PER_S:,.4f}", "", "", format_money(result.network_cost)
+    )
     return table
 
 
@@ -105,22 +123,32 @@ def _figures(result: Result) -> Table:
     table.add_row("Network cost", format_money(result.network_cost))
     each = result.baseline / GB_PER_S
     same = bool((each == each[0]).all())
-    against = f"{each[0]:,.4g} GB/s in each dimension" if same else ", ".join(f"{b:,.4g}" for b in each)
+    against = (
+        f"{each[0]:,.4g} GB/s in each dimension" if same else ", ".join(f"{b:,.4g}" for b in each)
+    )
     table.add_row("Speed-up", f"{result.speedup:.3f}x over {against}")
     return table
 
 
 def _workload_table(result: Result) -> Table:
     table = new_table(
-        [("Workload", "left"), ("Step time", "right"), ("Compute", "right"),
-         ("Exposed communication", "right"), ("Compute share", "right")],
-    )  # fmt: skip
+        [
+            ("Workload", "left"),
+            ("Step time", "right"),
+            ("Compute", "right"),
+            ("Exposed communication", "right"),
+            ("Compute share", "right"),
+        ],
+    )
     for w in result.workloads:
         share = w.compute / w.step_time if w.step_time > 0 else 1.0
         table.add_row(
-            escape(w.name), format_time(w.step_time), format_time(w.compute),
-            format_time(w.exposed_communication), f"{share:.1%}",
-        )  # fmt: skip
+            escape(w.name),
+            format_time(w.step_time),
+            format_time(w.compute),
+            format_time(w.exposed_communication),
+            f"{share:.1%}",
+        )
     return table
 
 
@@ -146,29 +174,47 @@ def check_table(summary: dict[str, object]) -> RenderableType:
         Text(f"{summary['network']}, {summary['npus']:,} NPUs", style="bold")
     ]
     dimensions = new_table(
-        [("Dimension", "left"), ("Block", "left"), ("Size", "right"), ("Tier", "left"),
-         ("USD per GB/s, all NPUs", "right")],
-    )  # fmt: skip
+        [
+            ("Dimension", "left"),
+            ("Block", "left"),
+            ("Size", "right"),
+            ("Tier", "left"),
+            ("USD per GB/s, all NPUs", "right"),
+        ],
+    )
     for item in _rows(summary["dimension_details"]):
         dimensions.add_row(
-            escape(str(item["name"])), str(item["topology"]), str(item["size"]),
-            escape(str(item["tier"])), f"{item['price_usd_per_GBps']:,.2f}",
-        )  # fmt: skip
+            escape(str(item["name"])),
+            str(item["topology"]),
+            str(item["size"]),
+            escape(str(item["tier"])),
+            f"{item['price_usd_per_GBps']:,.2f}",
+        )
     parts.append(dimensions)
     for workload in _rows(summary["workloads"]):
         table = new_table(
-            [("Collective", "left"), ("Size", "right"), ("Count", "right"), ("Group", "left"),
-             ("Members along each dimension", "left"), ("Size counts", "left")],
+            [
+                ("Collective", "left"),
+                ("Size", "right"),
+                ("Count", "right"),
+                ("Group", "left"),
+                ("Members along each dimension", "left"),
+                ("Size counts", "left"),
+            ],
             title=f"{escape(str(workload['name']))}: {workload['tasks']:,} tasks, compute "
             f"{format_time(float(str(workload['compute_s'])))}",
-        )  # fmt: skip
+        )
         for c in _rows(workload["collectives"]):
             extents = c["extents"]
             assert isinstance(extents, list)
             table.add_row(
-                str(c["kind"]), format_bytes(float(str(c["bytes"]))), f"{c['count']:g}",
-                str(c["group"]), " x ".join(map(str, extents)), str(c["size_counts"]),
-            )  # fmt: skip
+                str(c["kind"]),
+                format_bytes(float(str(c["bytes"]))),
+                f"{c['count']:g}",
+                str(c["group"]),
+                " x ".join(map(str, extents)),
+                str(c["size_counts"]),
+            )
         parts.append(table)
     settings = Table.grid(padding=(0, 2))
     for key in ("objective", "training_loop", "collective_model"):

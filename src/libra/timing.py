@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from libra.collectives import CollectiveModel, collective_pieces, dimension_bytes
 from libra.network import Network
-from libra.workload.graph import StepGraph
+from libra.workload.graph import StepGraph, sum_by_index
 
 __all__ = ["Path", "StepTiming", "Terms", "build_timing", "critical_path", "merge_terms"]
 
@@ -184,11 +185,11 @@ def _weighted(counts: Floats, tau: Floats) -> float:
 def _longest_path(graph: StepGraph, tau: Floats) -> tuple[float, Floats]:
     """Fixed time and collective counts along the longest path."""
     entries = graph.count_value * tau[graph.count_index]
-    duration = graph.fixed + np.bincount(graph.count_task, entries, graph.tasks)
+    duration = graph.fixed + sum_by_index(graph.count_task, entries, graph.tasks)
     trace = _compiled_trace() if graph.tasks > _COMPILE_ABOVE else _trace
     on_path = trace(duration, graph.predecessor_start, graph.predecessor)
     per_task = on_path[graph.count_task]
-    counts = np.bincount(
+    counts = sum_by_index(
         graph.count_index[per_task], graph.count_value[per_task], len(graph.collectives)
     )
     return float(graph.fixed[on_path].sum()), counts
@@ -221,5 +222,4 @@ def _trace(duration: Floats, start: Ints, predecessor: Ints) -> NDArray[np.bool_
 def _compiled_trace() -> Callable[[Floats, Ints, Ints], NDArray[np.bool_]]:
     import numba
 
-    compiled: Callable[[Floats, Ints, Ints], NDArray[np.bool_]] = numba.njit(_trace)
-    return compiled
+    return cast(Callable[[Floats, Ints, Ints], NDArray[np.bool_]], numba.njit(_trace))

@@ -86,10 +86,21 @@ _KINDS = (BANDWIDTH, TIME, MONEY, PRICE_RATE, Kind("size", (1, 0, 0), "64 MB"))
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _UNIT_TOKEN = re.compile(r"\s*([A-Za-zµ$]+|[()/*])")
 _CONFUSED = {
-    "Gb": "Gbit or GB", "Mb": "Mbit or MB", "Tb": "Tbit or TB", "gb": "GB or Gbit",
-    "GBps": "GB/s", "GBPS": "GB/s", "Gbps": "Gbit/s", "GiBps": "GiB/s", "TBps": "TB/s",
-    "$": "USD", "usd": "USD", "sec": "s", "b": "bit or B", "cycles": "a time such as ns",
-}  # fmt: skip
+    "Gb": "Gbit or GB",
+    "Mb": "Mbit or MB",
+    "Tb": "Tbit or TB",
+    "gb": "GB or Gbit",
+    "GBps": "GB/s",
+    "GBPS": "GB/s",
+    "Gbps": "Gbit/s",
+    "GiBps": "GiB/s",
+    "TBps": "TB/s",
+    "$": "USD",
+    "usd": "USD",
+    "sec": "s",
+    "b": "bit or B",
+    "cycles": "a time such as ns",
+}
 
 
 def parse_number(text: str) -> tuple[float, str] | None:
@@ -146,7 +157,9 @@ def parse_quantity(value: object, kind: Kind) -> float:
     scale, exponents = parse_unit(unit)
     if exponents != kind.exponents:
         other = kind_name(exponents)
-        raise ValueError(f"the unit is not that of a {kind.name} but of {other}, got {value!r}. {due}")
+        raise ValueError(
+            f"the unit is not that of a {kind.name} but of {other}, got {value!r}. {due}"
+        )
     result = number * scale
     if not math.isfinite(result) or result < 0:
         raise ValueError(f"a {kind.name} must be finite and not negative, got {value!r}. {due}")

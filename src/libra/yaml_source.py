@@ -87,6 +87,12 @@ def format_path(place: Sequence[Key]) -> str:
     return text
 
 
+def shown(value: Any) -> str:
+    """Short form of a value, for messages."""
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def read_text(path: Path, max_bytes: int) -> str:
     """Text of a file that must exist, be UTF-8 and not be too large."""
     try:
@@ -107,9 +113,12 @@ def read_text(path: Path, max_bytes: int) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise InputError(
-            Problem(f"is not UTF-8 text, got byte {error.object[error.start]:#x} at {error.start}. "
-                    "Give a text file.", file=str(path))
-        ) from error  # fmt: skip
+            Problem(
+                f"is not UTF-8 text, got byte {error.object[error.start]:#x} at {error.start}. "
+                "Give a text file.",
+                file=str(path),
+            )
+        ) from error
 
 
 def read_yaml(path: Path, overrides: Sequence[Override] = ()) -> Source:
@@ -162,10 +171,8 @@ def _refuse_excess(text: str, file: str) -> None:
         values += isinstance(event, yaml.NodeEvent)
         if depth > MAX_DEPTH or values > MAX_VALUES:
             what = f"nested deeper than {MAX_DEPTH}" if depth > MAX_DEPTH else "too many values"
-            raise InputError(
-                Problem(f"{what}, got more. Is it a design file?", "", file,
-                        event.start_mark.line + 1)
-            )  # fmt: skip
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise InputError(Problem(f"{what}, got more. Is it a design file?", "", file, line))
 
 
 class _Converter:
@@ -177,20 +184,24 @@ class _Converter:
         self.scalars = yaml.SafeLoader("")
 
     def fail(self, node: yaml.Node, place: Place, message: str) -> InputError:
-        line = node.start_mark.line + 1
+        line = node.start_mark.line + 1 if node.start_mark else 0
         return InputError(Problem(message, format_path(place), self.source.file, line))
 
     def convert(self, node: yaml.Node, place: Place) -> Any:
         self.source.lines[place] = node.start_mark.line + 1
         self.left -= 1
         if self.left < 0 or len(place) > MAX_DEPTH:
-            raise self.fail(node, (), "too many values once aliases are expanded, got more. Remove aliases.")
+            raise self.fail(
+                node, (), "too many values once aliases are expanded, got more. Remove aliases."
+            )
         if isinstance(node, yaml.MappingNode):
             result: dict[str, Any] = {}
             for key_node, value_node in node.value:
                 key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
                 if key is None or key_node.tag == "tag:yaml.org,2002:merge":
-                    raise self.fail(key_node, place, "a key must be plain text, got another value. Mend it.")
+                    raise self.fail(
+                        key_node, place, "a key must be plain text, got another value. Mend it."
+                    )
                 if key in result:
                     raise self.fail(key_node, (*place, key), "the key stands twice. Remove one.")
                 result[key] = self.convert(value_node, (*place, key))
@@ -206,7 +217,7 @@ class _Converter:
             return node.value
         if kind in ("int", "float", "bool", "null"):
             try:
-                return self.scalars.construct_object(node)  # type: ignore[no-untyped-call]
+                return self.scalars.construct_object(node)
             except (ValueError, yaml.YAMLError):
                 return node.value
         raise self.fail(node, place, f"tags are not read, got {node.tag!r}. Remove the tag.")
@@ -231,16 +242,21 @@ def apply_override(source: Source, override: Override) -> None:
     if keys[0] == "constraints" and len(keys) > 1 and not keys[1].isdigit():
         _override_constraint(source, ".".join(keys[1:]), override.value, text)
         return
-    here, place = source.data, ()
+    here: Any = source.data
+    place: Place = ()
     for key in keys[:-1]:
         step = _step(here, key)
         if step is None:
-            raise InputError(Problem(f"leads nowhere at {key!r}. Check the path.", "", f"--set {text}"))
+            raise InputError(
+                Problem(f"leads nowhere at {key!r}. Check the path.", "", f"--set {text}")
+            )
         here, place = here[step], (*place, step)
     last = _step(here, keys[-1])
     if last is None:
         if not isinstance(here, dict):
-            raise InputError(Problem(f"leads nowhere at {keys[-1]!r}. Check the path.", "", f"--set {text}"))
+            raise InputError(
+                Problem(f"leads nowhere at {keys[-1]!r}. Check the path.", "", f"--set {text}")
+            )
         last = keys[-1]
     here[last] = value
     source.overridden[*place, last] = text
@@ -253,7 +269,9 @@ def _step(here: Any, key: str) -> Key | None:
     if isinstance(here, list):
         if key.isdigit() and int(key) < len(here):
             return int(key)
-        named = [k for k, item in enumerate(here) if isinstance(item, dict) and item.get("name") == key]
+        named = [
+            k for k, item in enumerate(here) if isinstance(item, dict) and item.get("name") == key
+        ]
         return named[0] if len(named) == 1 else None
     return None
 
@@ -269,6 +287,9 @@ def _override_constraint(source: Source, left: str, right: str, text: str) -> No
                 found += 1
     if not found:
         raise InputError(
-            Problem(f"no constraint has the left side {left!r}. Add it to the file first.", "",
-                    f"--set {text}")
-        )  # fmt: skip
+            Problem(
+                f"no constraint has the left side {left!r}. Add it to the file first.",
+                "",
+                f"--set {text}",
+            )
+        )

@@ -17,13 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from libra.collectives import Collective, CollectiveKind, Compatibility
-from libra.errors import InputError, Problem, ProblemList, nearest
-from libra.network import Group, Network, nest_groups, place_groups, whole_group
-from libra.workload.layers import Layer, Phase
+from libra.collectives import CollectiveKind
+from libra.errors import ProblemList, nearest
 from libra.yaml_source import read_text
 
-__all__ = ["POLICIES", "TextLayer", "TextWorkload", "place_text_workload", "read_text_workload"]
+__all__ = ["POLICIES", "TextLayer", "TextPhase", "TextWorkload", "read_text_workload"]
 
 MAX_BYTES = 50_000_000
 
@@ -50,10 +48,9 @@ POLICIES: Mapping[str, tuple[str, str, str]] = {
 }
 """Scope of the forward, input-gradient and weight-gradient collectives of each policy.
 
-``all`` dimensions, the ``first`` or the ``others``, the ``tp`` or ``dp`` group, or ``none``. Layer 0
-of a DLRM policy, the embedding, is the exception: see `_EMBEDDING`.
+``all`` dimensions, the ``first`` or the ``others``, the ``tp`` or ``dp`` group, or ``none``. Layer
+0 of a DLRM policy, the embedding, is the exception: see `libra.formats.astra_sim_policy`.
 """
-_EMBEDDING = ("all", "all", "none")
 CUSTOMIZED = "HYBRID_CUSTOMIZED"
 _RECOMPUTING = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
@@ -165,21 +162,24 @@ def _read_header(
     if policy not in POLICIES and policy != CUSTOMIZED:
         problems.add(
             f"unknown policy, got {policy!r}. {nearest(policy, [*POLICIES, CUSTOMIZED])}",
-            "policy", line,
-        )  # fmt: skip
+            "policy",
+            line,
+        )
     if len(rows) < 2 or len(rows[1][1]) != 1 or not rows[1][1][0].isdigit():
         got = " ".join(rows[1][1])[:60] if len(rows) > 1 else "nothing"
         problems.add(
             f"the second line is the number of layers, got {got!r}. Write it there.",
-            "layers", rows[1][0] if len(rows) > 1 else line,
-        )  # fmt: skip
+            "layers",
+            rows[1][0] if len(rows) > 1 else line,
+        )
         return TextWorkload((), policy, file=problems.file), rows[1:]
     count, layers = int(rows[1][1][0]), rows[2:]
     if count != len(layers):
         problems.add(
             f"the header says {count} layers but {len(layers)} follow, got {count}. Correct it.",
-            "layers", rows[1][0],
-        )  # fmt: skip
+            "layers",
+            rows[1][0],
+        )
     values = _read_parameters(words[1:], policy, line, problems)
     workload = TextWorkload((), policy, file=problems.file)
     if "model_parallel_NPU_group" in _PARAMETERS.get(policy, ()):
@@ -207,16 +207,20 @@ def _read_parameters(
 
 
 def _read_transformer(
-    workload: TextWorkload, values: dict[str, list[int]], count: int, line: int,
+    workload: TextWorkload,
+    values: dict[str, list[int]],
+    count: int,
+    line: int,
     problems: ProblemList,
-) -> TextWorkload:  # fmt: skip
+) -> TextWorkload:
     group = values.get("model_parallel_NPU_group", [])
     if len(group) != 1 or group[0] < 1:
         problems.add(
             f"needs one group size of at least 1, got {group}. "
             "Write e.g. 'model_parallel_NPU_group: 16'.",
-            "model_parallel_NPU_group", line,
-        )  # fmt: skip
+            "model_parallel_NPU_group",
+            line,
+        )
         return workload
     recomputed: frozenset[int] = frozenset()
     if workload.policy == _RECOMPUTING:
@@ -234,8 +238,10 @@ def _read_checkpoints(
         if not given or len(given) != given[0] + 1 or any(v >= count for v in given[1:]):
             problems.add(
                 f"needs a count and as many layer indices below {count}, got {given}. "
-                f"Write e.g. '{name}: 2 0 9'.", name, line,
-            )  # fmt: skip
+                f"Write e.g. '{name}: 2 0 9'.",
+                name,
+                line,
+            )
             return frozenset()
         lists.append(given[1:])
     checkpoints, initiates = lists
@@ -245,8 +251,10 @@ def _read_checkpoints(
         if not starts:
             problems.add(
                 f"no checkpoint lies at or before layer {end}, got checkpoints {checkpoints}. "
-                "Add one.", "checkpoint_initiates", line,
-            )  # fmt: skip
+                "Add one.",
+                "checkpoint_initiates",
+                line,
+            )
             return frozenset()
         layers.update(range(max(starts), end + 1))
     return frozenset(layers)
@@ -265,8 +273,10 @@ def _read_layer(words: list[str], line: int, problems: ProblemList) -> TextLayer
         problems.add(
             f"a layer has 12 columns, or 13 with a policy, got {len(words)}. "
             "Write: name -1 then (ns, collective, bytes) of forward, input gradient and weight "
-            "gradient, then the update's ns.", name, line,
-        )  # fmt: skip
+            "gradient, then the update's ns.",
+            name,
+            line,
+        )
         return None
     before = len(problems.problems)
     if not re.fullmatch(r"-?\d+", words[1]):
@@ -281,9 +291,10 @@ def _read_layer(words: list[str], line: int, problems: ProblemList) -> TextLayer
             problems.add(f"unknown collective, got {word!r}. {nearest(word, KINDS)}", path, line)
         elif KINDS[word] is None and nbytes > 0:
             problems.add(
-                f"NONE sends nothing, yet has a size, got {size}. "
-                "Name the collective or write 0.", path, line,
-            )  # fmt: skip
+                f"NONE sends nothing, yet has a size, got {size}. Name the collective or write 0.",
+                path,
+                line,
+            )
         phases.append(TextPhase(compute, KINDS.get(word), nbytes))
     update = _physical(words[11], "a time in ns", f"{name}.update", line, problems) * 1e-9
     if len(problems.problems) > before:
@@ -309,167 +320,13 @@ def _check_policy(header: str, layer: str, line: int, problems: ProblemList) -> 
         if layer not in valid:
             problems.add(
                 f"the 13th column is the layer's policy, got {layer!r}. {nearest(layer, valid)}",
-                "policy", line,
-            )  # fmt: skip
+                "policy",
+                line,
+            )
     elif layer and layer != header:
         problems.add(
             f"the layer's policy and the header's {header} disagree, got {layer!r}. "
-            f"Remove the column, or write {CUSTOMIZED} in the header.", "policy", line,
-        )  # fmt: skip
-
-
-def place_text_workload(
-    workload: TextWorkload, network: Network, groups: Mapping[str, Group] | None,
-    compat: Compatibility | None = None,
-) -> tuple[tuple[Layer, ...], tuple[str, ...]]:  # fmt: skip
-    """Layers with their collectives on a network's groups, and notes on what sends nothing.
-
-    Parameters
-    ----------
-    workload : TextWorkload
-        As read.
-    network : Network
-        Where it runs.
-    groups : mapping of str to Group, or None
-        The ``tp`` and ``dp`` groups of the design; None: the file's policy alone says.
-    compat : Compatibility or None
-        ``libra``: as the paper's tools count, the update takes no time and a recomputed forward
-        pass communicates again but computes once. None: both take their time.
-
-    Raises
-    ------
-    InputError
-        If neither says where the collectives run, or both do and disagree.
-    """
-    scopes = _scope_groups(workload, network, groups)
-    layers, silent = [], Silent()
-    for k, layer in enumerate(workload.layers):
-        names = _layer_scopes(workload.policy, layer.policy, k)
-        phases = [
-            Phase(p.compute, _collective(p, scopes[name], f"{layer.name} {label}", silent))
-            for p, name, label in zip(layer.phases, names, PHASES, strict=True)
-        ]
-        forward, published = phases[0], compat is Compatibility.LIBRA
-        again = Phase(0.0 if published else forward.compute, forward.collective)
-        layers.append(
-            Layer(
-                layer.name, forward, phases[1], phases[2], 0.0 if published else layer.update,
-                again if k in workload.recomputed else None,
-            )
-        )  # fmt: skip
-    return tuple(layers), silent.notes()
-
-
-class Silent:
-    """Collectives that send nothing, counted by the reason, so that the user hears of it."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, list[str]] = {}
-
-    def add(self, reason: str, where: str) -> None:
-        """Count one."""
-        self.found.setdefault(reason, []).append(where)
-
-    def notes(self) -> tuple[str, ...]:
-        """One sentence for each reason."""
-        return tuple(
-            f"{len(where)} of the file's collectives send nothing, the first in {where[0]}: {reason}"
-            for reason, where in self.found.items()
+            f"Remove the column, or write {CUSTOMIZED} in the header.",
+            "policy",
+            line,
         )
-
-
-def _collective(
-    phase: TextPhase, group: Group | None, where: str, silent: Silent
-) -> Collective | None:
-    if phase.kind is None:
-        return None
-    if group is None:
-        silent.add("the policy gives the phase no dimension", where)
-    elif phase.size == 0:
-        silent.add("the size is 0 bytes", where)
-    elif group.size == 1:
-        silent.add(f"the group {group.name} has one NPU", where)
-    else:
-        gathered = group.size if phase.kind is CollectiveKind.ALL_GATHER else 1
-        return Collective(phase.kind, phase.size * gathered, group)
-    return None
-
-
-def _layer_scopes(header: str, layer: str, index: int) -> tuple[str, str, str]:
-    if header.startswith("HYBRID_DLRM") and index == 0:
-        return _EMBEDDING
-    return POLICIES.get(layer or header, _TRANSFORMER)
-
-
-def _scope_groups(
-    workload: TextWorkload, network: Network, groups: Mapping[str, Group] | None
-) -> dict[str, Group | None]:
-    """Group of each scope word of `POLICIES`."""
-    every = range(len(network.dimensions))
-    scopes: dict[str, Group | None] = {
-        "none": None,
-        "all": whole_group(network, "all", every),
-        "first": whole_group(network, network.names[0], [0]),
-        "others": whole_group(network, "others", every[1:]),
-    }
-    policy, degree = workload.policy, workload.tensor_parallel
-    by_layer = bool(policy) or all(layer.policy for layer in workload.layers)
-    if groups is not None:
-        for role in ("tp", "dp"):
-            scopes[role] = groups.get(role, Group(role, (1,) * len(every), (1,) * len(every)))
-        _check_agreement(workload, scopes, groups)
-    elif degree is not None:
-        try:
-            placed = place_groups(network.sizes, {"tp": degree, "dp": network.npus // degree})
-        except ValueError as error:
-            raise InputError(
-                Problem(str(error), "model_parallel_NPU_group", workload.file, 1)
-            ) from None
-        scopes |= nest_groups(network, placed)
-    elif not by_layer:
-        raise InputError(
-            Problem(
-                "the file has no header, so nothing says which NPUs its collectives join. Add "
-                "parallel: {tp: …, dp: …} or groups: to the workload.", file=workload.file,
-            )  # fmt: skip
-        )
-    return scopes
-
-
-def _check_agreement(
-    workload: TextWorkload, scopes: Mapping[str, Group | None], groups: Mapping[str, Group]
-) -> None:
-    """Refuse groups of the design whose sizes are not those that the file's policy implies."""
-    names = POLICIES.get(workload.policy)
-    if names is None:
-        return
-    if workload.tensor_parallel is not None:
-        implied = {"tp": workload.tensor_parallel}
-    else:
-        implied = {
-            role: group.size if (group := scopes[scope]) else 1
-            for role, scope in (("tp", names[0]), ("dp", names[2]))
-        }
-    for role, size in implied.items():
-        if role in groups and groups[role].size != size:
-            raise InputError(
-                Problem(
-                    f"{workload.policy} makes {role} {size} but the design says otherwise, got "
-                    f"{role} {groups[role].size}. Correct one, or leave it to the file.",
-                    role, workload.file, 1,
-                )  # fmt: skip
-            )
-
-
-def text_size(collective: Collective) -> float:
-    """Size of a collective as the text format counts it [bytes]: the shard of an all-gather."""
-    gathered = collective.group.size if collective.kind is CollectiveKind.ALL_GATHER else 1
-    return collective.size / gathered
-
-
-SIZE_CONVENTION: Mapping[CollectiveKind, str] = {
-    CollectiveKind.ALL_REDUCE: "the whole buffer",
-    CollectiveKind.REDUCE_SCATTER: "the whole buffer before scattering",
-    CollectiveKind.ALL_GATHER: "the whole buffer after gathering (the text file has the shard)",
-    CollectiveKind.ALL_TO_ALL: "the whole buffer",
-}

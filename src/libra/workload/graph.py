@@ -71,7 +71,7 @@ class StepGraph:
         if len(self.count_value) != len(self.count_index):
             raise FieldError("count_value", "needs as many values as count_index. Mend it.")
         if len(self.count_index) and not (
-            0 <= self.count_index.min() and self.count_index.max() < len(self.collectives)
+            self.count_index.min() >= 0 and self.count_index.max() < len(self.collectives)
         ):
             raise FieldError("count_index", "names a collective that does not exist. Mend it.")
         task_of = np.repeat(np.arange(tasks), np.diff(self.predecessor_start))
@@ -81,7 +81,7 @@ class StepGraph:
             raise FieldError(
                 "predecessor",
                 f"a task may wait for earlier tasks only, got {int(self.predecessor[at])} before "
-                f"task {int(task_of[at])}. Order the tasks topologically; a cycle has no such order.",
+                f"task {int(task_of[at])}. Order the tasks topologically (a cycle has no order).",
             )
 
     @property
@@ -111,11 +111,21 @@ class StepGraph:
     @cached_property
     def total_counts(self) -> Floats:
         """How often the step runs each distinct collective, shape (collectives,)."""
-        return np.bincount(self.count_index, self.count_value, len(self.collectives))
+        return sum_by_index(self.count_index, self.count_value, len(self.collectives))
+
+
+def sum_by_index(index: Ints, values: Floats, size: int) -> Floats:
+    """Sum of the values that share an index, shape (size,)."""
+    return np.bincount(index, values, size).astype(np.float64, copy=False)
 
 
 def _require_rows(name: str, start: Ints, entries: int, tasks: int) -> None:
-    if len(start) != tasks + 1 or start[0] != 0 or start[-1] != entries or (np.diff(start) < 0).any():
+    if (
+        len(start) != tasks + 1
+        or start[0] != 0
+        or start[-1] != entries
+        or (np.diff(start) < 0).any()
+    ):
         raise FieldError(
             name, f"must rise from 0 to {entries} in {tasks + 1} steps, got {start[:8]} … Mend it."
         )

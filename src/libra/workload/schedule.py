@@ -17,9 +17,7 @@ class TrainingLoop(StrEnum):
     NO_OVERLAP = "no-overlap"
 
 
-def build_graph(
-    layers: Sequence[Layer], loop: TrainingLoop, note: Sequence[str] = ()
-) -> StepGraph:
+def build_graph(layers: Sequence[Layer], loop: TrainingLoop, note: Sequence[str] = ()) -> StepGraph:
     """Graph of one training step.
 
     Parameters
