@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs benchmark clean
+.PHONY: demo test lint docs benchmark benchmark-once clean
 
 demo: $(VENV)/.installed
 	rm -rf build/demo
@@ -24,6 +24,9 @@ docs: $(VENV)/.checked
 
 benchmark: $(VENV)/.tested
 	$(BIN)/python benchmarks/run.py
+
+benchmark-once: $(VENV)/.tested
+	$(BIN)/python benchmarks/run.py --once
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("libra needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
@@ -30,6 +30,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+# What the parser raises for unknown options, missing arguments and the like.
+_USAGE_ERRORS = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
 
 DesignFile = Annotated[Path, typer.Argument(metavar="DESIGN", help="The design file (YAML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
@@ -161,22 +164,33 @@ def _load(path: Path, settings: Sequence[str] | None) -> Design:
 
 
 def _bandwidths(text: str) -> list[float]:
+    from libra.units import BANDWIDTH, GB_PER_S, parse_number, require_range
+
     values = []
     for word in text.split(","):
-        try:
-            values.append(float(word) * 1e9)
-        except ValueError:
+        split = parse_number(word)
+        if split is None or split[1] or split[0] < 0:
             raise InputError(
-                f"--bandwidth: must be numbers in GB/s, got {word.strip()!r}. "
+                f"--bandwidth: must be numbers in GB/s, not negative, got {word.strip()!r}. "
                 "Write e.g. 500,300,150,50."
-            ) from None
+            )
+        values.append(split[0] * GB_PER_S)
+        try:
+            require_range(values[-1], BANDWIDTH, f"{word.strip()!r} GB/s")
+        except ValueError as error:
+            raise InputError(f"--bandwidth: {error}") from None
     return values
 
 
 def _console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=stderr)
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to `_run`."""
+            raise BrokenPipeError
+
+    return PipeConsole(stderr=stderr)
 
 
 def _print_json(data: Any) -> None:
@@ -185,6 +199,8 @@ def _print_json(data: Any) -> None:
 
 def _report(result: Result, as_json: bool, output: Path | None, quiet: bool) -> None:
     if output is not None:
+        from libra.files import write_whole
+
         write_whole(output, result.to_json(with_design=True) + "\n")
     if as_json:
         sys.stdout.write(result.to_json() + "\n")
@@ -199,21 +215,9 @@ def _report(result: Result, as_json: bool, output: Path | None, quiet: bool) -> 
             print(f"wrote {output}", file=sys.stderr)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all: a temporary file, then a rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(
-            f"{path}: cannot be written: {error.strerror}. Choose another place."
-        ) from None
-
-
 def _new(directory: Path, example: str) -> None:
     from libra.errors import nearest
+    from libra.files import write_whole
     from libra.presets import example_folder
 
     folder = example_folder()
@@ -236,8 +240,7 @@ def _new(directory: Path, example: str) -> None:
             "Choose another folder; nothing was written."
         )
     for origin, target in targets.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, origin.read_text("utf-8"))
+        write_whole(target, origin.read_text("utf-8"), make_folder=True)
         print(target)
     print(f"Next: libra optimize {directory / source.name}", file=sys.stderr)
 
@@ -268,16 +271,44 @@ def _run(work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
     """Run a command; turn errors into one clear message and an exit status."""
     try:
         work()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _fail(StopError("interrupted"), as_json)
     except LibraError as error:
         if debug:
             raise
         _fail(error, as_json)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise typer.Exit(130) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         raise typer.Exit(0) from None
+    except Exception as error:
+        if debug:
+            raise
+        if isinstance(error, OSError):
+            _drop_stdout()
+        _fail(_unforeseen(error), as_json)
+
+
+class StopError(LibraError):
+    """The user has stopped the program."""
+
+    exit_status = 130
+    status = "interrupted"
+
+
+def _unforeseen(error: Exception) -> LibraError:
+    """Error of this program, for one that nobody thought of."""
+    if isinstance(error, OSError):
+        return LibraError(f"the output cannot be written: {error.strerror}. Make room for it.")
+    return LibraError(
+        f"libra itself is at fault: {type(error).__name__}: {error}. "
+        "Please report it with what --debug shows."
+    )
+
+
+def _drop_stdout() -> None:
+    """Send what is still to come on stdout nowhere, so that Python ends without complaint."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(error: LibraError, as_json: bool) -> NoReturn:
@@ -292,11 +323,27 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
     raise typer.Exit(error.exit_status)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of the ``libra`` command."""
     # Plugins could change what a design file means; looking for them costs 25 ms.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    app()
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # It was closed before the program started.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    try:
+        status = app(words, standalone_mode=False)
+    except KeyboardInterrupt:
+        status = StopError.exit_status
+    except BrokenPipeError:
+        _drop_stdout()
+        status = 0
+    except _USAGE_ERRORS as error:
+        error.show()
+        if "--json" in words:
+            _print_json({"status": InputError.status, "message": error.format_message()})
+        status = error.exit_code
+    sys.exit(status or 0)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.errors import nearest
+from libra.errors import nearest, shown
 from libra.network import Network
-from libra.units import BANDWIDTH, MONEY, Kind, kind_name, parse_number, parse_unit
+from libra.units import (
+    BANDWIDTH,
+    MONEY,
+    Kind,
+    UnitError,
+    kind_name,
+    parse_number,
+    parse_unit,
+    require_range,
+)
 
 __all__ = ["LinearConstraint", "bound_constraints", "parse_constraint"]
 
@@ -75,12 +84,15 @@ class _Linear:
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_µ][A-Za-z0-9_]*)|(?P<symbol><=|>=|==|!=|[-+*/()<>=]))"
+    r"|(?P<name>[A-Za-z_µ][A-Za-z0-9_]*)|(?P<symbol><=|>=|==|!=|[-+*/()<>=≤≥]))",
+    re.ASCII,
 )
 _RELATIONS = ("<=", ">=", "==")
+_INSTEAD = {"<": "<=", ">": ">=", "=": "==", "≤": "<=", "≥": ">=", "!=": "<= or >="}
 _EXAMPLE = "Write e.g. 'total <= 1000 GB/s' or 'chiplet >= 2 * package'."
 _LONGEST = 1000
 _DEEPEST = 32
+_FARTHEST = 1e12
 
 
 def parse_constraint(
@@ -113,25 +125,28 @@ def parse_constraint(
     (array([ 1., -2.]), '>=', 0.0)
     """
     tokens = _tokenize(text)
-    relations = [k for k, t in enumerate(tokens) if t in ("<", ">", "=", "!=", *_RELATIONS)]
+    relations = [k for k, t in enumerate(tokens) if t in _RELATIONS or t in _INSTEAD]
     if len(relations) != 1:
         raise ValueError(
-            f"a constraint is one comparison with <=, >= or ==, got {text!r}. {_EXAMPLE}"
+            f"a constraint is one comparison with <=, >= or ==, got {shown(text)}. {_EXAMPLE}"
         )
     relation = tokens[relations[0]]
     if relation not in _RELATIONS:
-        better = {"<": "<=", ">": ">=", "=": "=="}.get(relation, "<= or >=")
         reason = "a strict bound has no optimum" if relation in "<>" else "not a relation"
-        raise ValueError(f"{reason}, got {relation!r} in {text!r}. Write {better}.")
+        raise ValueError(
+            f"{reason}, got {relation!r} in {shown(text)}. Write {_INSTEAD[relation]}."
+        )
     reader = _Reader(text, network, prices)
-    left = reader.read(tokens[: relations[0]])
-    right = reader.read(tokens[relations[0] + 1 :])
-    if left.kind is None or right.kind is None or left.kind is not right.kind:
-        raise ValueError(f"{_mismatch(left.kind, right.kind)}, got {text!r}. {_EXAMPLE}")
-    coefficients = left.coefficients - right.coefficients
-    bound = right.constant - left.constant
+    with np.errstate(over="ignore", invalid="ignore"):
+        left = reader.read(tokens[: relations[0]])
+        right = reader.read(tokens[relations[0] + 1 :])
+        if left.kind is None or right.kind is None or left.kind is not right.kind:
+            raise ValueError(f"{_mismatch(left.kind, right.kind)}, got {shown(text)}. {_EXAMPLE}")
+        coefficients = left.coefficients - right.coefficients
+        bound = right.constant - left.constant
     if not coefficients.any():
-        raise ValueError(f"no bandwidth is left in the constraint, got {text!r}. {_EXAMPLE}")
+        raise ValueError(f"no bandwidth is left in the constraint, got {shown(text)}. {_EXAMPLE}")
+    _require_scale(coefficients, bound, text)
     return LinearConstraint(text, coefficients, relation, bound, left.kind, file, line)
 
 
@@ -160,16 +175,27 @@ def constraint_names(network: Network) -> dict[str, Floats]:
     return names
 
 
+def _require_scale(coefficients: Floats, bound: float, text: str) -> None:
+    """Refuse numbers so large, small or far apart that no arithmetic can honour them."""
+    sizes = np.abs(coefficients[coefficients != 0])
+    if not (np.isfinite(sizes).all() and sizes.max() <= _FARTHEST * sizes.min()):
+        raise ValueError(
+            f"the factors of the bandwidths differ by more than {_FARTHEST:g}, got {shown(text)}. "
+            "Correct the numbers."
+        )
+    require_range(bound / float(sizes.max()), BANDWIDTH, f"{shown(text)}, which says otherwise")
+
+
 def _tokenize(text: str) -> list[str]:
     if len(text) > _LONGEST:
-        raise ValueError(f"longer than {_LONGEST} characters, got {text[:40]!r} …. Split it.")
+        raise ValueError(f"longer than {_LONGEST} characters, got {shown(text)}. Split it.")
     tokens, position = [], 0
     while text[position:].strip():
         match = _TOKEN.match(text, position)
         if match is None:
             bad = text[position:].strip()[0]
             raise ValueError(
-                f"a constraint is arithmetic on names and numbers, got {bad!r} in {text!r}. "
+                f"a constraint is arithmetic on names and numbers, got {bad!r} in {shown(text)}. "
                 f"{_EXAMPLE}"
             )
         tokens.append(match[0].strip())
@@ -178,7 +204,7 @@ def _tokenize(text: str) -> list[str]:
 
 
 def _mismatch(left: Kind | None, right: Kind | None) -> str:
-    names = [kind.name if kind else "a bare number without a unit" for kind in (left, right)]
+    names = [kind.name if kind else "a number without a unit" for kind in (left, right)]
     return f"the sides do not have the same kind: {names[0]} and {names[1]}"
 
 
@@ -201,7 +227,7 @@ class _Reader:
         return value
 
     def error(self, what: str, remedy: str = _EXAMPLE) -> ValueError:
-        return ValueError(f"{what}, got {self.text!r}. {remedy}")
+        return ValueError(f"{what}, got {shown(self.text)}. {remedy}")
 
     def peek(self) -> str:
         return self.tokens[0] if self.tokens else ""
@@ -273,18 +299,18 @@ class _Reader:
         assert split is not None
         number = split[0]
         if not np.isfinite(number):
-            raise self.error(f"{token} is not finite")
+            raise self.error(f"{shown(token)} is not finite")
         unit = self.unit()
         if not unit:
             return _Linear(self.zero, number, None)
         try:
             scale, exponents = parse_unit(unit)
-        except ValueError as error:
-            raise self.error(str(error).split(". ")[0], str(error).split(". ", 1)[1]) from None
+        except UnitError as error:
+            raise self.error(error.message, error.remedy) from None
         for kind in (BANDWIDTH, MONEY):
             if kind.exponents == exponents:
                 return _Linear(self.zero, number * scale, kind)
-        raise self.error(f"{unit} is the unit of {kind_name(exponents)}", "Use GB/s or USD.")
+        raise self.error(f"{unit} is the unit of {kind_name(exponents)}", "Write GB/s or USD.")
 
     def unit(self) -> str:
         """Take the tokens of a unit: a word, and ``/ word`` if the word begins a bandwidth."""
@@ -302,7 +328,7 @@ class _Reader:
             return _Linear(self.names[token], 0.0, BANDWIDTH)
         if token == "cost":
             if self.prices is None:
-                raise self.error("the prices are not known, so 'cost' has no value", "Mend prices.")
+                raise self.error("the prices are not known, so 'cost' has no value", "Add prices.")
             return _Linear(self.prices, 0.0, MONEY)
         if token in ("time", "slowdown", "power"):
             raise self.error(
@@ -313,4 +339,4 @@ class _Reader:
             raise self.error(
                 f"{token!r} is the tier of several dimensions", f"Write {' or '.join(owners)}."
             )
-        raise self.error(f"unknown name {token!r}", nearest(token, [*self.names, "cost"]))
+        raise self.error(f"unknown name {shown(token)}", nearest(token, [*self.names, "cost"]))

@@ -81,7 +81,7 @@ def bandwidth_prices(network: Network, prices: PriceList) -> NDArray[np.float64]
             price = getattr(parts, part)
             if price is None:
                 raise FieldError(
-                    f"{dimension.tier}.{part}",
+                    (dimension.tier, part),
                     f"no price for a {part} in tier {dimension.tier!r}, which dimension "
                     f"{network.names[d]} ({dimension.topology.code}({dimension.size})) needs, "
                     f"got none. Add '{part}: … USD/(GB/s)'; 0 USD/(GB/s) if it costs nothing.",

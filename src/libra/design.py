@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -41,7 +41,7 @@ class Workload:
     graph : StepGraph
         Its training step on one NPU.
     weight : float
-        Its share in the objective, sum_w weight_w T_w, > 0.
+        Its share in the objective, sum_w weight_w T_w, from 1e-9 to 1e9.
     groups : mapping of str to Group
         Which NPUs each role (tp, dp, …) joins.
     source : str
@@ -55,11 +55,7 @@ class Workload:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.weight) and self.weight > 0):
-            raise FieldError(
-                "weight",
-                f"a weight must be finite and positive, got {self.weight!r}. Or drop the workload.",
-            )
+        check_weight(self.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,31 +101,9 @@ class Design:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.workloads:
-            raise FieldError(
-                "workloads", "a design needs at least one workload, got none. Add one."
-            )
-        names = [w.name for w in self.workloads]
-        for name in names:
-            if names.count(name) > 1:
-                raise FieldError(
-                    "workloads",
-                    f"two workloads have one name, got {name!r}. Give them a name: each.",
-                )
-        dimensions = len(self.network.dimensions)
-        if self.baseline is not None and len(self.baseline) != dimensions:
-            raise FieldError(
-                "baseline",
-                f"needs one bandwidth for each of the {dimensions} dimensions, got "
-                f"{len(self.baseline)}. Or write equal.",
-            )
-        if self.objective is Objective.TIME_COST and self.shrinks_to_nothing:
-            raise FieldError(
-                "objective",
-                "nothing stops all bandwidths from shrinking together, where time x cost is least "
-                "but training never ends, got 'time-cost'. Add a total (total == 1000 GB/s), a "
-                "least bandwidth (pod >= 10 GB/s) or the price of an NPU (prices: npu).",
-            )
+        check_names([w.name for w in self.workloads])
+        check_baseline(self.baseline, self.network)
+        check_shrinking(self.objective, self.fixed_cost, self.rows)
 
     @cached_property
     def bandwidth_prices(self) -> NDArray[np.float64]:
@@ -146,8 +120,73 @@ class Design:
         """All constraints: those written, then the dimensions' own limits."""
         return self.constraints + bound_constraints(self.network)
 
-    @property
-    def shrinks_to_nothing(self) -> bool:
-        """Whether zero bandwidth meets all constraints and costs nothing."""
-        zero = np.zeros(len(self.network.dimensions))
-        return self.fixed_cost == 0 and all(row.slack(zero) >= 0 for row in self.rows)
+
+def check_weight(weight: float) -> None:
+    """Refuse a weight that would drop a workload or drown the others.
+
+    Raises
+    ------
+    FieldError
+        Names the weight.
+    """
+    if not 1e-9 <= weight <= 1e9:
+        raise FieldError(
+            "weight",
+            f"a weight must be finite and positive, from 1e-9 to 1e9, got {weight!r}. "
+            "Correct it, or drop the workload.",
+        )
+
+
+def check_names(names: Sequence[str | None]) -> None:
+    """Refuse a design without workloads, or two of one name; None: the name is not known.
+
+    Raises
+    ------
+    FieldError
+        Names the later one of two.
+    """
+    if not names:
+        raise FieldError("workloads", "a design needs at least one workload, got none. Add one.")
+    for k, name in enumerate(names):
+        if name is not None and name in names[:k]:
+            raise FieldError(
+                ("workloads", k, "name"),
+                f"two workloads have one name, got {name!r}. Give each its own name:.",
+            )
+
+
+def check_baseline(baseline: Sequence[float] | None, network: Network) -> None:
+    """Refuse a baseline that has not one bandwidth for each dimension.
+
+    Raises
+    ------
+    FieldError
+        Names the baseline.
+    """
+    dimensions = len(network.dimensions)
+    if baseline is not None and len(baseline) != dimensions:
+        raise FieldError(
+            "baseline",
+            f"needs one bandwidth for each of the {dimensions} dimensions, got "
+            f"{len(baseline)}. Or write equal.",
+        )
+
+
+def check_shrinking(
+    objective: Objective, fixed_cost: float, rows: Sequence[LinearConstraint]
+) -> None:
+    """Refuse ``time-cost`` where zero bandwidth meets all constraints and costs nothing.
+
+    Raises
+    ------
+    FieldError
+        Names the objective.
+    """
+    free = fixed_cost == 0 and all(row.slack(np.zeros_like(row.coefficients)) >= 0 for row in rows)
+    if objective is Objective.TIME_COST and free:
+        raise FieldError(
+            "objective",
+            "nothing stops all bandwidths from shrinking together, where time x cost is least but "
+            "training never ends, got 'time-cost'. Add a total (total == 1000 GB/s), a least "
+            "bandwidth (pod >= 10 GB/s) or the price of an NPU (prices: npu).",
+        )

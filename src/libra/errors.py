@@ -7,19 +7,31 @@ the command line: 2 the input is wrong, 3 infeasible or unbounded, 4 the solver 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = [
     "FieldError",
     "InfeasibleError",
     "InputError",
     "LibraError",
+    "Place",
     "Problem",
+    "ProblemList",
     "SolverError",
     "UnboundedError",
+    "format_path",
     "nearest",
+    "shown",
 ]
+
+Key = str | int
+Place = tuple[Key, ...]
+"""Where a value stands in a file: keys of mappings and indices of lists, from the outside in."""
+
+MOST_SHOWN = 100
+"""Problems that an error's text lists; ``problems`` holds all of them."""
 
 
 class LibraError(Exception):
@@ -34,16 +46,21 @@ class FieldError(ValueError):
 
     Parameters
     ----------
-    field_name : str
-        The field at fault, dotted where it is nested.
+    field : str or tuple of str and int
+        The field at fault, as keys and indices where it is nested; empty for the value itself.
     message : str
         ``what is wrong, got VALUE. What to do.``
     """
 
-    def __init__(self, field_name: str, message: str) -> None:
+    def __init__(self, field: str | Place, message: str) -> None:
         super().__init__(message)
-        self.field_name = field_name
+        self.place: Place = ((field,) if field else ()) if isinstance(field, str) else field
         self.message = message
+
+    @property
+    def field_name(self) -> str:
+        """Text form of the field's place."""
+        return format_path(self.place)
 
 
 @dataclass(frozen=True)
@@ -69,7 +86,7 @@ class Problem:
 
     def __str__(self) -> str:
         place = ":".join(part for part in (self.file, str(self.line or "")) if part)
-        return ": ".join(part for part in (place, self.path, self.message) if part)
+        return printable(": ".join(part for part in (place, self.path, self.message) if part))
 
 
 class InputError(LibraError):
@@ -82,7 +99,10 @@ class InputError(LibraError):
         if isinstance(problems, str):
             problems = Problem(problems)
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        if len(self.problems) > MOST_SHOWN:
+            lines.append(f"and {len(self.problems) - MOST_SHOWN:,} more problems.")
+        super().__init__("\n".join(lines))
 
 
 @dataclass(frozen=True)
@@ -129,7 +149,7 @@ class SolverError(LibraError):
 
 @dataclass
 class ProblemList:
-    """Collects problems so that all of them can be reported at once, in file order."""
+    """Collects problems of a file so that all of them can be reported at once."""
 
     file: str = ""
     problems: list[Problem] = field(default_factory=list)
@@ -141,7 +161,48 @@ class ProblemList:
     def raise_if_any(self) -> None:
         """Raise `InputError` with everything collected; do nothing when there is nothing."""
         if self.problems:
-            raise InputError(sorted(self.problems, key=lambda p: (p.file != self.file, p.line)))
+            raise in_file_order(self.problems)
+
+
+def in_file_order(problems: Sequence[Problem]) -> InputError:
+    """Error with the problems by line, files in the order given; one problem for each place.
+
+    What is found first at a place is the cause of what else is found there.
+    """
+    files = list(dict.fromkeys(p.file for p in problems))
+    first: dict[tuple[str, int, str], Problem] = {}
+    for problem in problems:
+        first.setdefault((problem.file, problem.line, problem.path or problem.message), problem)
+    rank = {file: k for k, file in enumerate(files)}
+    return InputError(sorted(first.values(), key=lambda p: (rank[p.file], p.line)))
+
+
+def printable(text: str) -> str:
+    """Text on one line that no terminal obeys: escapes in place of control characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def shown(value: Any) -> str:
+    """Short form of a value, for messages."""
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def format_path(place: Sequence[Key]) -> str:
+    """Text form of a place: indices in brackets, from 0.
+
+    Examples
+    --------
+    >>> format_path(("network", 1, "size"))
+    'network[1].size'
+    """
+    text = ""
+    for key in place:
+        word = f"[{key}]" if isinstance(key, int) else key if len(key) <= 40 else key[:37] + "..."
+        text += f".{word}" if text and not isinstance(key, int) else word
+    return text
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
@@ -156,7 +217,7 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     """
     words = list(valid)
     lowered = {w.lower(): w for w in reversed(words)}
-    match = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+    match = difflib.get_close_matches(word[:60].lower(), lowered, n=1, cutoff=0.6)
     if match:
         return f"Did you mean {lowered[match[0]]!r}?"
-    return f"Use one of: {', '.join(words)}." if words else "There is none to choose from."
+    return f"Use one of: {', '.join(words)}." if words else "There is none."

@@ -37,7 +37,11 @@ def _linear_minimum(cost: Floats, matrix: Floats, upper: Floats, equal: int) -> 
     """Minimise cost . x subject to matrix x <= upper (the first `equal` with equality), x >= 0."""
     import highspy
 
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    class Silent(highspy.Highs):
+        def enableCallbacks(self) -> None:  # noqa: N802
+            """Enable none: that would print a banner on stdout before any option is set."""
+
+    solver = Silent()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):

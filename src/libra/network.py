@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from libra.errors import FieldError, nearest
+from libra.errors import FieldError, nearest, shown
 from libra.units import BANDWIDTH
 
 __all__ = ["Dimension", "Network", "Topology", "parse_shape"]
@@ -59,6 +59,9 @@ def read_topology(value: object) -> Topology:
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBERED = re.compile(r"dim[0-9]+$")
+_MOST_MEMBERS = 1_000_000
+_MOST_NPUS = 1_000_000_000_000
 _RESERVED = ("total", "cost", "time", "slowdown", "power")
 
 
@@ -98,6 +101,12 @@ class Dimension:
             raise FieldError(
                 "size", f"a dimension needs at least 2 members, got {self.size}. Leave it out."
             )
+        if self.size > _MOST_MEMBERS:
+            raise FieldError(
+                "size",
+                f"a dimension has at most {_MOST_MEMBERS:,} members, got {shown(self.size)}. "
+                "Correct it.",
+            )
         if self.name and not _NAME.fullmatch(self.name):
             raise FieldError(
                 "name",
@@ -130,21 +139,30 @@ class Network:
     def __post_init__(self) -> None:
         if not self.dimensions:
             raise FieldError("", "a network needs at least one dimension, got none. Add one.")
-        names = [d.name for d in self.dimensions if d.name]
+        if self.npus > _MOST_NPUS:
+            raise FieldError(
+                "",
+                f"a network has at most {_MOST_NPUS:,} NPUs, got {shown(self.shape)}. Correct it.",
+            )
         numbers = [f"dim{k + 1}" for k in range(len(self.dimensions))]
         for k, dimension in enumerate(self.dimensions):
             name = dimension.name
-            if name and (names.count(name) > 1 or (name in numbers and name != numbers[k])):
+            repeated = name in [d.name for d in self.dimensions[:k]]
+            if name and (repeated or (name in numbers and name != numbers[k])):
                 raise FieldError(
-                    f"[{k}].name", f"the name belongs to two dimensions, got {name!r}. Rename one."
+                    (k, "name"), f"the name belongs to two dimensions, got {name!r}. Rename one."
                 )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each dimension is called: its name, else its tier, else ``dimK``."""
+        """What each dimension is called: its name, else its tier, else ``dimK``.
+
+        A tier that means something else in a constraint, or several dimensions, names none.
+        """
         taken = [d.name or d.tier for d in self.dimensions]
+        unclear = [t for t in taken if taken.count(t) > 1 or t in _RESERVED or _NUMBERED.match(t)]
         return tuple(
-            name if dimension.name or taken.count(name) == 1 else f"dim{k + 1}"
+            name if dimension.name or name not in unclear else f"dim{k + 1}"
             for k, (dimension, name) in enumerate(zip(self.dimensions, taken, strict=True))
         )
 
@@ -164,7 +182,7 @@ class Network:
         return "_".join(f"{d.topology.code}({d.size})" for d in self.dimensions)
 
 
-_BLOCK = re.compile(r"([A-Za-z]+)\((-?\d{1,12})\)")
+_BLOCK = re.compile(r"([A-Za-z]+)\((-?\d{1,15})\)", re.ASCII)
 
 
 def parse_shape(shape: str) -> tuple[tuple[Topology, int], ...]:
@@ -190,7 +208,7 @@ def parse_shape(shape: str) -> tuple[tuple[Topology, int], ...]:
         match = _BLOCK.fullmatch(part.strip())
         if match is None:
             raise ValueError(
-                f"not a block with its size, got {part!r} in {shape!r}. "
+                f"not a block with its size, got {shown(part)} in {shown(shape)}. "
                 "Write e.g. RI(4)_FC(8)_SW(32), innermost dimension first."
             )
         blocks.append((read_topology(match[1]), int(match[2])))

@@ -1,28 +1,35 @@
-"""Schema of a design file in long form, and what is wrong with a file in libra's words.
+"""Schema of a design file, and what is wrong with a file in libra's words.
 
-pydantic checks plain data against the dataclasses here and below; what a value must satisfy is said
-once, in the ``__post_init__`` of the type that carries it.
+The short forms of a file are brought to their long form (`expand`); then pydantic checks each part
+of the plain data against the dataclasses here and below. What a value must satisfy is said once, in
+the ``__post_init__`` of the type that carries it. A part that is wrong is None, so that the others
+can still be checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from libra.collectives import CollectiveModel
 from libra.cost import PartPrices, PriceList
-from libra.design import Objective
-from libra.errors import FieldError, Problem, nearest
-from libra.network import Dimension
+from libra.design import Objective, check_weight
+from libra.errors import FieldError, Place, Problem, nearest, shown
+from libra.network import Dimension, Topology, parse_shape
+from libra.presets import load_presets
 from libra.units import BANDWIDTH
 from libra.workload.schedule import TrainingLoop
-from libra.yaml_source import Place, Source, shown
+from libra.yaml_source import Source
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
-__all__ = ["DesignFile", "WorkloadEntry", "validate_design"]
+__all__ = ["DesignFile", "WorkloadEntry", "file_place", "read_design_file"]
 
 # Keys of the contract that this version does not read yet: said plainly, never ignored.
 _PLANNED = {
@@ -49,123 +56,340 @@ _PLANNED_VALUES = {
     "training_loop": ("tp-dp-overlap", "1f1b"),
     "objective": ("cost", "worst-time"),
 }
+_ROLES = ("tp", "dp")
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Degrees of parallelism, placed innermost first in this order."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    tp: int = 1
+    dp: int = 1
+
+    def __post_init__(self) -> None:
+        for role in _ROLES:
+            if getattr(self, role) < 1:
+                raise FieldError(
+                    role, f"a degree is at least 1, got {getattr(self, role)}. Correct it."
+                )
+
+    @property
+    def degrees(self) -> dict[str, int]:
+        """Degree of each role, innermost first."""
+        return {role: getattr(self, role) for role in _ROLES}
 
 
 @dataclass(frozen=True)
 class WorkloadEntry:
-    """One item of ``workloads:``."""
+    """One item of ``workloads:``; None or the default where it is missing or wrong.
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    `right` says whether all of it is.
+    """
 
-    trace: str
-    name: str = ""
-    parallel: Mapping[str, int] | None = None
+    trace: str | None = None
+    name: str | None = None
+    parallel: Parallel | None = None
     groups: Mapping[str, tuple[int, ...]] | None = None
-    weight: float = 1.0
+    weight: float | None = None
+    right: bool = True
 
-    def __post_init__(self) -> None:
+    def faults(self) -> Iterator[FieldError]:
+        """What is wrong with its values, though their types are right."""
         if self.parallel is not None and self.groups is not None:
-            raise FieldError(
+            yield FieldError(
                 "groups",
                 "parallel and groups both place the workload, got both. Remove one of them.",
             )
-        for key in ("parallel", "groups"):
-            for role in getattr(self, key) or ():
-                if role not in ("tp", "dp"):
-                    what = "is not read yet" if role in _PLANNED else "is unknown"
-                    raise FieldError(
-                        f"{key}.{role}",
-                        f"the parallelism {what} for a text workload, got {role!r}. "
-                        f"{nearest(role, ('tp', 'dp'))}",
-                    )
-        for role, degree in (self.parallel or {}).items():
-            if degree < 1:
-                raise FieldError(
-                    f"parallel.{role}", f"a degree is at least 1, got {degree}. Correct it."
-                )
+        for role, extents in (self.groups or {}).items():
+            if role not in _ROLES:
+                yield FieldError(("groups", role), _unknown_key(role, list(extents), _ROLES))
+        if self.weight is not None:
+            try:
+                check_weight(self.weight)
+            except FieldError as error:
+                yield error
+
+    @property
+    def display_name(self) -> str | None:
+        """Its name, else that of its file; None if neither is known."""
+        return self.name or (PurePath(self.trace).stem if self.trace else None)
 
 
 @dataclass(frozen=True)
 class DesignFile:
-    """Top level of a design file in long form."""
+    """Top level of a design file in long form; None: missing or wrong."""
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-
-    network: tuple[Dimension, ...]
+    network: tuple[Dimension, ...] | None
     workloads: tuple[WorkloadEntry, ...]
-    prices: PriceList
-    collectives: CollectiveModel = field(default_factory=CollectiveModel)
-    training_loop: TrainingLoop = TrainingLoop.NO_OVERLAP
-    constraints: tuple[str, ...] = ()
-    objective: Objective = Objective.TIME
-    baseline: tuple[Annotated[float, BANDWIDTH], ...] = field(default=())
+    prices: PriceList | None
+    collectives: CollectiveModel | None
+    training_loop: TrainingLoop | None
+    constraints: tuple[str | None, ...]
+    objective: Objective | None
+    baseline: tuple[float, ...] | None
 
 
-def validate_design(
-    data: Any, source: Source, problems: list[Problem], places: Mapping[str, Place]
-) -> DesignFile | None:
-    """Typed form of a design file's plain data in long form; None after noting what is wrong.
+Note = Callable[[Place, str], None]
+"""Notes what is wrong at a place."""
+Expand = Callable[[Any, Note], Any]
+Bandwidths = tuple[Annotated[float, BANDWIDTH], ...]
+_FORMS: Mapping[str, Any] = {
+    "network": tuple[Dimension, ...],
+    "workloads": list[Any],
+    "prices": PriceList,
+    "collectives": CollectiveModel,
+    "training_loop": TrainingLoop,
+    "constraints": list[Any],
+    "objective": Objective,
+    "baseline": Bandwidths,
+}
+"""Type of each top-level key; the items of the lists of anything are read one by one."""
+
+_ENTRY_FORMS: Mapping[str, Any] = {
+    "trace": str,
+    "name": str,
+    "parallel": Parallel,
+    "groups": Mapping[str, tuple[int, ...]],
+    "weight": float,
+}
+
+_DEFAULTS: Mapping[str, Any] = {
+    "prices": "default",
+    "collectives": {},
+    "training_loop": TrainingLoop.NO_OVERLAP.value,
+    "constraints": [],
+    "objective": Objective.TIME.value,
+    "baseline": "equal",
+}
+_WANTED: Mapping[Place, str] = {
+    ("network",): "a list of dimensions, or a mapping with shape and tiers",
+    ("prices",): "the name of a price list, or a mapping of tiers",
+    ("baseline",): "equal, or a list of bandwidths",
+}
+_OWNERS: Mapping[str, Any] = {
+    "network": Dimension,
+    "collectives": CollectiveModel,
+}
+
+
+def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
+    """Typed form of a design file, as far as it is right; notes what is wrong.
 
     Parameters
     ----------
-    data : Any
-        Plain data, short forms expanded.
     source : Source
-        Where it is from.
+        The file's plain data, a mapping.
     problems : list of Problem
         Gets what is wrong.
-    places : mapping of str to place
-        Top-level keys that are known to be wrong already and so may be missing.
     """
-    from pydantic import TypeAdapter, ValidationError
+    reader = _Reader(source, problems)
+    data = source.data
+    reader.refuse_unknown(data, _FORMS, ())
+    workloads = reader.read("workloads") or []
+    constraints = reader.read("constraints") or []
+    return DesignFile(
+        reader.read("network", expand_network),
+        tuple(reader.read_entry(item, ("workloads", k)) for k, item in enumerate(workloads)),
+        reader.read("prices", expand_prices),
+        reader.read("collectives"),
+        reader.read("training_loop"),
+        tuple(reader.validate(str, c, ("constraints", k)) for k, c in enumerate(constraints)),
+        reader.read("objective"),
+        reader.read("baseline", _expand_baseline),
+    )
 
-    if data is None:
+
+class _Reader:
+    """Reads the parts of a file, each for itself."""
+
+    def __init__(self, source: Source, problems: list[Problem]) -> None:
+        self.source, self.problems = source, problems
+
+    def note(self, place: Place, message: str) -> None:
+        """Note what is wrong at a place of the long form."""
+        where = file_place(self.source.data, place)
+        self.problems.append(self.source.problem(where, message))
+
+    def refuse_unknown(self, data: Mapping[str, Any], forms: Iterable[str], place: Place) -> None:
+        """Note the keys of a mapping that have no form."""
+        for key, value in data.items():
+            if key not in forms:
+                self.note((*place, key), _unknown_key(key, value, forms))
+
+    def read(self, key: str, expand: Expand | None = None) -> Any:
+        """Typed form of a top-level key; None if it is missing or wrong."""
+        if key not in self.source.data and key not in _DEFAULTS:
+            self.note((key,), f"is missing, got nothing. Add {key}:.")
+        value = self.source.data.get(key, _DEFAULTS.get(key))
+        if value is not None and expand is not None:
+
+            def note(place: Place, message: str) -> None:
+                self.problems.append(self.source.problem((key, *place), message))
+
+            value = expand(value, note)
+        return None if value is None else self.validate(_FORMS[key], value, (key,))
+
+    def read_entry(self, item: Any, place: Place) -> WorkloadEntry:
+        """Typed form of an item of ``workloads:``, as far as it is right."""
+        before = len(self.problems)
+        if not isinstance(item, dict):
+            self.note(place, f"must be a mapping, got {shown(item)}. Write e.g. '- trace: w.txt'.")
+            return WorkloadEntry(right=False)
+        self.refuse_unknown(item, _ENTRY_FORMS, place)
+        if "trace" not in item:
+            self.note((*place, "trace"), "is missing, got nothing. Add trace:.")
+        values = {
+            key: self.validate(form, item[key], (*place, key))
+            for key, form in _ENTRY_FORMS.items()
+            if key in item
+        }
+        entry = WorkloadEntry(**values)
+        for fault in entry.faults():
+            self.note((*place, *fault.place), fault.message)
+        missing = any(value is None for value in values.values())
+        return replace(entry, right=not missing and len(self.problems) == before)
+
+    def validate(self, form: Any, value: Any, place: Place) -> Any:
+        """Typed form of plain data at a place; None after noting what is wrong."""
+        from pydantic import ValidationError
+
+        try:
+            # JSON, because only there a strict check takes lists for tuples and text for enums.
+            return _adapter(form).validate_json(json.dumps(value), strict=True)
+        except ValidationError as error:
+            for details in error.errors(include_url=False):
+                message, at = _message(details, (*place, *details["loc"]))
+                self.note(at, message)
+            return None
+
+
+@cache
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(form)
+
+
+# --- short forms -------------------------------------------------------------------------------
+
+
+def expand_network(value: Any, note: Note) -> Any:
+    """Long form of a network: one mapping a dimension; None after noting what is wrong."""
+    if isinstance(value, str):
+        presets = load_presets("networks")
+        if value not in presets:
+            advice = f"{nearest(value, presets)} Or give shape: and tiers:."
+            return note((), f"unknown network, got {shown(value)}. {advice}")
+        value = {k: v for k, v in presets[value].items() if k != "source"}
+    if not isinstance(value, dict):
+        return value
+    known = [_known_in_short_form(key, given, note) for key, given in value.items()]
+    blocks = _read_shape(value.get("shape"), note)
+    if blocks is None:
+        return None
+    lists: dict[str, Any] = {"tier": value.get("tiers")}
+    if "names" in value:
+        lists["name"] = value["names"]
+    complete = [_one_for_each(key, items, value["shape"], note) for key, items in lists.items()]
+    if not all(known + complete):
+        return None
+    return [
+        {"topology": topology.value, "size": size} | {key: items[d] for key, items in lists.items()}
+        for d, (topology, size) in enumerate(blocks)
+    ]
+
+
+def _known_in_short_form(key: str, value: Any, note: Note) -> bool:
+    short = ("shape", "tiers", "names")
+    if key in {f.name for f in fields(Dimension)}:
+        advice = "Write a list of dimensions: '- {topology: …, size: …, tier: …}' each."
+        note((key,), f"belongs to one dimension, got {shown(value)}. {advice}")
+    elif key not in short:
+        note((key,), _unknown_key(key, value, short))
+    return key in short
+
+
+def _read_shape(shape: Any, note: Note) -> tuple[tuple[Topology, int], ...] | None:
+    if not isinstance(shape, str):
+        note(("shape",), f"a shape is text, got {shown(shape)}. Write e.g. RI(4)_SW(32).")
         return None
     try:
-        return TypeAdapter(DesignFile).validate_python(data)
-    except ValidationError as error:
-        for details in error.errors(include_url=False):
-            place = _source_place(tuple(details["loc"]))
-            if details["type"].startswith("missing") and place[-1] in places:
-                continue
-            message, place = _message(details, place)
-            problems.append(source.problem(place, message))
-    return None
+        return parse_shape(shape)
+    except ValueError as error:
+        note(("shape",), str(error))
+        return None
 
 
-def _source_place(place: Place) -> Place:
+def _one_for_each(key: str, items: Any, shape: str, note: Note) -> bool:
+    """Whether a list has one item for each dimension of a shape."""
+    count = shape.count("_") + 1
+    complete = isinstance(items, list) and len(items) == count
+    if not complete:
+        note(
+            (f"{key}s",),
+            f"needs one {key} for each of the {count} dimensions of {shown(shape)}, got "
+            f"{shown(items)}. Write {count} of them, innermost first.",
+        )
+    return complete
+
+
+def expand_prices(value: Any, note: Note) -> Any:
+    """Long form of prices, ``tiers`` and ``npu``; None after noting what is wrong."""
+    if isinstance(value, str):
+        presets = load_presets("prices")
+        if value not in presets:
+            return note((), f"unknown price list, got {shown(value)}. {nearest(value, presets)}")
+        return {"tiers": presets[value]["tiers"], "source": presets[value]["source"]}
+    if isinstance(value, dict):
+        own = {k: v for k, v in value.items() if k == "npu"}
+        return own | {"tiers": {k: v for k, v in value.items() if k != "npu"}}
+    return value
+
+
+def _expand_baseline(value: Any, note: Note) -> Any:
+    if value == []:
+        return note((), "needs one bandwidth a dimension, got []. Write them, or equal.")
+    return [] if value == "equal" else value
+
+
+def file_place(data: Any, place: Place) -> Place:
     """Place in the file of a place in the long form."""
-    if place[:2] == ("prices", "tiers"):
-        return ("prices", *place[2:])
+    match place:
+        case ("prices", "tiers", *rest):
+            return ("prices", *rest)
+        case ("network", int(d), str(key), *_) if isinstance(data.get("network"), dict):
+            parts: dict[str, Place] = {"tier": ("tiers", d), "name": ("names", d)}
+            return ("network", *parts.get(key, ("shape",)))
+        case ("network", *_) if isinstance(data.get("network"), str):
+            return ("network",)
     return place
+
+
+# --- messages ----------------------------------------------------------------------------------
 
 
 def _message(details: ErrorDetails, place: Place) -> tuple[str, Place]:
     """What pydantic found, in libra's words, and where."""
     kind, value = details["type"], details["input"]
-    key = str(place[-1]) if place else ""
+    key = str(place[-1])
     if kind == "value_error":
         error = details.get("ctx", {}).get("error")
         if isinstance(error, FieldError):
-            return error.message, (
-                *place,
-                *error.field_name.split("."),
-            ) if error.field_name else place
+            return error.message, (*place, *error.place)
         return str(error), place
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
-        if key in _PLANNED:
-            return f"this version does not read {key!r} yet, got {shown(value)}. Remove it.", place
-        return f"unknown key, got {key!r}. {nearest(key, _valid_keys(place[:-1]))}", place
+        return _unknown_key(key, value, _valid_keys(place[:-1])), place
     if kind in ("missing", "missing_argument"):
         return f"is missing, got nothing. Add {key}:.", place
     if kind == "enum":
+        words = _words(details)
         if value in _PLANNED_VALUES.get(key, ()):
-            return (
-                f"this version does not know {value!r} yet, got {value!r}. {_choices(details)}",
-                place,
-            )
-        return f"unknown value, got {shown(value)}. {nearest(str(value), _words(details))}", place
-    wanted = {
+            advice = f"Use one of: {', '.join(words)}."
+            return f"this version does not offer it yet, got {value!r}. {advice}", place
+        return f"unknown value, got {shown(value)}. {nearest(str(value), words)}", place
+    wanted = _WANTED.get(place) or {
         "int": "a whole number",
         "float": "a number",
         "string": "text",
@@ -179,25 +403,24 @@ def _message(details: ErrorDetails, place: Place) -> tuple[str, Place]:
     return f"must be {wanted}, got {shown(value)}. Correct it.", place
 
 
+def _unknown_key(key: str, value: Any, valid: Any) -> str:
+    if key in _PLANNED:
+        return f"this version does not read {key!r} yet, got {shown(value)}. Remove it."
+    return f"unknown key, got {shown(key)}. {nearest(key, valid)}"
+
+
 def _words(details: ErrorDetails) -> list[str]:
     expected = details.get("ctx", {}).get("expected", "")
     return [word.strip(" '") for part in expected.split(",") for word in part.split(" or ")]
 
 
-def _choices(details: ErrorDetails) -> str:
-    return f"Use one of: {', '.join(_words(details))}."
-
-
 def _valid_keys(place: Place) -> list[str]:
-    """Keys of the mapping at a place of the file."""
-    owner: Any = DesignFile
-    for at in (place,):
-        if at[:1] == ("network",):
-            owner = Dimension
-        elif at[:1] == ("workloads",):
-            owner = WorkloadEntry
-        elif at[:1] == ("collectives",):
-            owner = CollectiveModel
-        elif at[:1] == ("prices",):
-            owner = PartPrices
+    """Keys of the mapping at a place of the long form."""
+    match place:
+        case ("prices", "tiers", _):
+            owner: Any = PartPrices
+        case ("workloads", int(), "parallel"):
+            owner = Parallel
+        case _:
+            owner = _OWNERS[str(place[0])]
     return [f.name for f in fields(owner)]

@@ -10,7 +10,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from libra.errors import shown
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -62,11 +65,30 @@ class Kind:
     """A kind of quantity: what its unit measures, and an example for error messages.
 
     Used as the metadata of an ``Annotated[float, Kind]`` it makes pydantic read text with a unit.
+
+    Attributes
+    ----------
+    name : str
+        With its article, e.g. ``a bandwidth``.
+    exponents : tuple of int
+        Of byte, second and US dollar.
+    example : str
+        A value of this kind.
+    least, most : str
+        What a value other than 0 lies between: beyond it, numbers are slips of the pen that would
+        only ruin the arithmetic.
     """
 
     name: str
     exponents: _Exponents
     example: str
+    least: str = ""
+    most: str = ""
+
+    @cached_property
+    def limits(self) -> tuple[float, float]:
+        """`least` and `most` in SI units."""
+        return _si(self.least), _si(self.most)
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -74,16 +96,24 @@ class Kind:
         """Let pydantic read a quantity of this kind from text."""
         from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(lambda v: parse_quantity(v, self))
+        def read(value: object) -> float:
+            result = parse_quantity(value, self)
+            require_range(result, self, shown(value))
+            return result
+
+        return core_schema.no_info_plain_validator_function(read)
 
 
-BANDWIDTH = Kind("bandwidth", (1, -1, 0), "100 GB/s")
-TIME = Kind("time", (0, 1, 0), "20 ns")
-MONEY = Kind("money", (0, 0, 1), "25000 USD")
-PRICE_RATE = Kind("price per bandwidth", (-1, 1, 1), "4 USD/(GB/s)")
-_KINDS = (BANDWIDTH, TIME, MONEY, PRICE_RATE, Kind("size", (1, 0, 0), "64 MB"))
+BANDWIDTH = Kind("a bandwidth", (1, -1, 0), "100 GB/s", "1 kB/s", "1000 PB/s")
+TIME = Kind("a time", (0, 1, 0), "20 ns", "1e-6 ns", "1e9 s")
+MONEY = Kind("an amount of money", (0, 0, 1), "25000 USD", "1e-3 USD", "1e18 USD")
+PRICE_RATE = Kind(
+    "a price per bandwidth", (-1, 1, 1), "4 USD/(GB/s)", "1e-9 USD/(GB/s)", "1e9 USD/(GB/s)"
+)
+SIZE = Kind("a size", (1, 0, 0), "64 MB", "1e-3 B", "1000 PB")
+_KINDS = (BANDWIDTH, TIME, MONEY, PRICE_RATE, SIZE)
 
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _UNIT_TOKEN = re.compile(r"\s*([A-Za-zµ$]+|[()/*])")
 _CONFUSED = {
     "Gb": "Gbit or GB",
@@ -145,31 +175,69 @@ def parse_quantity(value: object, kind: Kind) -> float:
     >>> parse_quantity("1 GiB/s", BANDWIDTH)
     1073741824.0
     """
-    due = f"Write a {kind.name} with its unit, e.g. '{kind.example}'."
-    if not isinstance(value, str):
-        raise ValueError(f"a {kind.name} needs a unit, got {value!r}. {due}")
-    split = parse_number(value)
+    got, due = f"got {shown(value)}", f"Write {kind.name} with its unit, e.g. '{kind.example}'."
+    if isinstance(value, bool | int | float):
+        raise ValueError(f"{kind.name} needs a unit, {got}. {due}")
+    split = parse_number(value) if isinstance(value, str) else None
     if split is None:
-        raise ValueError(f"not a number with a unit, got {value!r}. {due}")
+        raise ValueError(f"not a number with a unit, {got}. {due}")
     number, unit = split
     if not unit:
-        raise ValueError(f"a {kind.name} needs a unit, got {value!r}. {due}")
-    scale, exponents = parse_unit(unit)
+        raise ValueError(f"{kind.name} needs a unit, {got}. {due}")
+    try:
+        scale, exponents = parse_unit(unit)
+    except UnitError as error:
+        raise ValueError(f"{error.message}, {got}. {error.remedy}") from None
     if exponents != kind.exponents:
         other = kind_name(exponents)
-        raise ValueError(
-            f"the unit is not that of a {kind.name} but of {other}, got {value!r}. {due}"
-        )
+        raise ValueError(f"the unit is not that of {kind.name} but of {other}, {got}. {due}")
     result = number * scale
     if not math.isfinite(result) or result < 0:
-        raise ValueError(f"a {kind.name} must be finite and not negative, got {value!r}. {due}")
+        raise ValueError(f"{kind.name} must be finite and not negative, {got}. {due}")
     return result
+
+
+def require_range(value: float, kind: Kind, got: str) -> None:
+    """Refuse a value of a file that is neither 0 nor between the limits of its kind.
+
+    Raises
+    ------
+    ValueError
+        With the limits and `got`.
+    """
+    least, most = kind.limits
+    if value != 0 and not least <= abs(value) <= most:
+        raise ValueError(
+            f"{kind.name} must be 0 or between {kind.least} and {kind.most}, got {got}. Correct it."
+        )
 
 
 def kind_name(exponents: _Exponents) -> str:
     """Name of the kind of quantity that has these exponents of (byte, second, USD)."""
-    names = [f"a {kind.name}" for kind in _KINDS if kind.exponents == exponents]
+    names = [kind.name for kind in _KINDS if kind.exponents == exponents]
     return names[0] if names else "another kind of quantity"
+
+
+def _si(text: str) -> float:
+    """Value in SI units of a number with a unit."""
+    split = parse_number(text)
+    assert split is not None
+    return split[0] * parse_unit(split[1])[0]
+
+
+class UnitError(ValueError):
+    """A unit that is not known.
+
+    Attributes
+    ----------
+    message, remedy : str
+        What is wrong and what to do, for a caller that knows the whole value.
+    """
+
+    def __init__(self, unit: str, word: str = "") -> None:
+        self.message = f"unknown unit {shown(unit)}"
+        self.remedy = _unit_help(word)
+        super().__init__(f"{self.message}. {self.remedy}")
 
 
 def parse_unit(text: str) -> tuple[float, _Exponents]:
@@ -185,14 +253,14 @@ def parse_unit(text: str) -> tuple[float, _Exponents]:
     while position < len(text):
         match = _UNIT_TOKEN.match(text, position)
         if match is None:
-            raise ValueError(f"unknown unit, got {text!r}. {_unit_help(text)}")
+            raise UnitError(text, text)
         tokens.append(match[1])
         position = match.end()
     if len(tokens) > 16:
-        raise ValueError(f"unknown unit, got {text[:40]!r}. {_unit_help('')}")
+        raise UnitError(text)
     scale, exponents, rest = _product(tokens, text)
     if rest:
-        raise ValueError(f"unknown unit, got {text!r}. {_unit_help('')}")
+        raise UnitError(text)
     return scale, exponents
 
 
@@ -215,13 +283,13 @@ def _factor(tokens: list[str], text: str) -> tuple[float, _Exponents, list[str]]
     elif tokens and tokens[0] in _ATOMS:
         return (*_ATOMS[tokens[0]], tokens[1:])
     word = next((t for t in tokens if t not in _ATOMS and t not in "()*/"), "")
-    raise ValueError(f"unknown unit, got {text!r}. {_unit_help(word)}")
+    raise UnitError(text, word)
 
 
 def _unit_help(word: str) -> str:
     if word in _CONFUSED:
         return f"Write {_CONFUSED[word]}."
-    return "Known units: B, kB, MB, GB, TB, KiB … TiB, bit … Tbit, ns, us, ms, s, USD."
+    return "Known units: B, kB, MB, GB, TB, PB, KiB … TiB, bit … Tbit, ns, us, ms, s, USD."
 
 
 def _significant(value: float, digits: int = 4) -> str:

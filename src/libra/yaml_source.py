@@ -1,30 +1,47 @@
 """YAML text → plain data with the line of every value, read safely.
 
-Only mappings with text keys, lists, text, numbers, booleans and null come out. Size, nesting and
-the number of values (aliases expanded) are limited, so that no file can exhaust memory or time.
+Only mappings with text keys, lists, text, numbers and booleans come out, by the rules of YAML 1.2
+(``yes``, ``010`` and ``1:30`` are text). Size, nesting and the number of values (aliases expanded)
+are limited, so that no file can exhaust memory or time.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from libra.errors import InputError, Problem
+from libra.errors import InputError, Key, Place, Problem, format_path, nearest, shown
+from libra.files import read_text
 
-__all__ = ["Override", "Source", "format_path", "read_yaml"]
-
-Key = str | int
-Place = tuple[Key, ...]
+__all__ = ["Override", "Source", "read_yaml"]
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 24
-MAX_VALUES = 50_000
+MAX_VALUES = 10_000
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_KINDS: dict[type[yaml.Node], tuple[str, ...]] = {
+    yaml.MappingNode: ("map",),
+    yaml.SequenceNode: ("seq",),
+    yaml.ScalarNode: ("str", "int", "float", "bool", "null", "timestamp", "value", "merge"),
+}
+"""Tags that plain YAML gives the kinds of nodes."""
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[+-]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][+-]?[0-9]+)?")
+_SPECIAL: dict[str, bool | float | None] = {
+    "true": True,
+    "false": False,
+    "null": None,
+    "~": None,
+    "": None,
+}
+_SPECIAL |= {f"{sign}.inf": float(f"{sign}inf") for sign in ("", "+", "-")} | {".nan": float("nan")}
 
 
 @dataclass(frozen=True)
@@ -33,6 +50,11 @@ class Override:
 
     path: str
     value: str
+
+    @property
+    def source(self) -> str:
+        """What stands in for the file's name in messages."""
+        return f"--set {self.path}={self.value if len(self.value) <= 60 else '...'}"
 
 
 @dataclass
@@ -49,18 +71,21 @@ class Source:
         Line (from 1) of the value at each place, a tuple of keys and indices.
     overridden : dict
         Places that an override has set, with its text.
+    problems : list of Problem
+        What is wrong with the file's form, in no order.
     """
 
     file: str
-    data: Any
+    data: Any = None
     lines: dict[Place, int] = field(default_factory=dict)
     overridden: dict[Place, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
 
     def locate(self, place: Place) -> tuple[str, int]:
         """File and line of a place, or of the nearest one around it that is known."""
         while True:
             if place in self.overridden:
-                return f"--set {self.overridden[place]}", 0
+                return self.overridden[place], 0
             if place in self.lines:
                 return self.file, self.lines[place]
             if not place:
@@ -72,53 +97,15 @@ class Source:
         file, line = self.locate(place)
         return Problem(message, format_path(place), file, line)
 
-
-def format_path(place: Sequence[Key]) -> str:
-    """Text form of a place: indices in brackets, from 0.
-
-    Examples
-    --------
-    >>> format_path(("network", 1, "size"))
-    'network[1].size'
-    """
-    text = ""
-    for key in place:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
-    return text
-
-
-def shown(value: Any) -> str:
-    """Short form of a value, for messages."""
-    text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def read_text(path: Path, max_bytes: int) -> str:
-    """Text of a file that must exist, be UTF-8 and not be too large."""
-    try:
-        size = path.stat().st_size
-        if path.is_file() and size > max_bytes:
-            raise InputError(
-                Problem(
-                    f"the file is too large, got {size:,} bytes of at most {max_bytes:,}. "
-                    "Is it the right file?",
-                    file=str(path),
-                )
-            )
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(
-            Problem(f"cannot be read: {reason}. Check the name.", file=str(path))
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            Problem(
-                f"is not UTF-8 text, got byte {error.object[error.start]:#x} at {error.start}. "
-                "Give a text file.",
-                file=str(path),
-            )
-        ) from error
+    def override(self, place: Place, value: Any, text: str) -> None:
+        """Note that an override has set a place, whose lines no longer count."""
+        owner = self.data
+        for key in place[:-1]:
+            owner = owner[key]
+        owner[place[-1]] = value
+        for old in [p for p in self.lines if p[: len(place)] == place]:
+            del self.lines[old]
+        self.overridden[place] = text
 
 
 def read_yaml(path: Path, overrides: Sequence[Override] = ()) -> Source:
@@ -134,30 +121,55 @@ def read_yaml(path: Path, overrides: Sequence[Override] = ()) -> Source:
     Returns
     -------
     Source
+        With the problems that leave something to read: repeated keys, tags, missing values,
+        overrides whose path leads nowhere.
 
     Raises
     ------
     InputError
-        If the file cannot be read, is not YAML, is too large or too deep, repeats a key or uses
-        tags; or an override's path leads nowhere.
+        If the file cannot be read, is not YAML, or is too large or too deep.
     """
-    text = read_text(path, MAX_BYTES)
-    source = Source(str(path), None)
+    source = Source(str(path))
     try:
-        _refuse_excess(text, source.file)
-        root = yaml.compose(text, Loader=_LOADER)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        reason = getattr(error, "problem", None) or str(error)
-        line = mark.line + 1 if mark else 0
-        raise InputError(
-            Problem(f"is not YAML: {reason}. Mend the text there.", file=source.file, line=line)
-        ) from error
+        text = read_text(path, MAX_BYTES)
+    except ValueError as error:
+        raise InputError(Problem(str(error), file=source.file)) from None
+    root = _compose(text, source.file)
     if root is not None:
-        source.data = _Converter(source).convert(root, ())
+        source.data = _Converter(source, source.file).convert(root, ())
     for override in overrides:
-        apply_override(source, override)
+        try:
+            apply_override(source, override)
+        except ValueError as error:
+            source.problems.append(Problem(str(error), file=override.source))
+        except InputError as error:
+            source.problems += [replace(problem, line=0) for problem in error.problems]
     return source
+
+
+def _compose(text: str, file: str) -> yaml.Node | None:
+    """Node tree of a text that is not too deep or large."""
+    try:
+        _refuse_excess(text, file)
+        root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        start = f" from line {error.context_mark.line + 1}" if error.context_mark else ""
+        context = f"{error.context}{start}: " if error.context else ""
+        lines = text.splitlines()
+        got = lines[line - 1].strip(" ") if 0 < line <= len(lines) else None
+        advice = (
+            "Indent with spaces, not tabs."
+            if (got or "").startswith("\t")
+            else "Mend the text there."
+        )
+        message = f"is not YAML: {context}{error.problem}, got {shown(got)}. {advice}"
+        raise InputError(Problem(message, file=file, line=line)) from error
+    except yaml.YAMLError:
+        message = f"is not YAML, got {shown(text)}. Mend the text."
+        raise InputError(Problem(message, file=file)) from None
+    return root
 
 
 def _refuse_excess(text: str, file: str) -> None:
@@ -170,7 +182,11 @@ def _refuse_excess(text: str, file: str) -> None:
             depth -= 1
         values += isinstance(event, yaml.NodeEvent)
         if depth > MAX_DEPTH or values > MAX_VALUES:
-            what = f"nested deeper than {MAX_DEPTH}" if depth > MAX_DEPTH else "too many values"
+            what = (
+                f"values nest at most {MAX_DEPTH} levels deep"
+                if depth > MAX_DEPTH
+                else f"a file has at most {MAX_VALUES:,} values"
+            )
             line = event.start_mark.line + 1 if event.start_mark else 0
             raise InputError(Problem(f"{what}, got more. Is it a design file?", "", file, line))
 
@@ -178,49 +194,83 @@ def _refuse_excess(text: str, file: str) -> None:
 class _Converter:
     """Node tree → plain data, counting every value so that aliases cannot multiply."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, source: Source, file: str) -> None:
+        self.source, self.file = source, file
         self.left = MAX_VALUES
-        self.scalars = yaml.SafeLoader("")
 
-    def fail(self, node: yaml.Node, place: Place, message: str) -> InputError:
-        line = node.start_mark.line + 1 if node.start_mark else 0
-        return InputError(Problem(message, format_path(place), self.source.file, line))
+    def note(self, node: yaml.Node, place: Place, message: str) -> None:
+        """Note what is wrong with a node."""
+        line = node.start_mark.line + 1 if self.file == self.source.file else 0
+        self.source.problems.append(Problem(message, format_path(place), self.file, line))
 
     def convert(self, node: yaml.Node, place: Place) -> Any:
-        self.source.lines[place] = node.start_mark.line + 1
         self.left -= 1
         if self.left < 0 or len(place) > MAX_DEPTH:
-            raise self.fail(
-                node, (), "too many values once aliases are expanded, got more. Remove aliases."
+            message = f"aliases expand to more than {MAX_VALUES:,} values or {MAX_DEPTH} levels"
+            line = node.start_mark.line + 1
+            raise InputError(
+                Problem(f"{message}, got more. Write the values out.", "", self.file, line)
             )
+        if self.file == self.source.file:
+            self.source.lines[place] = node.start_mark.line + 1
+        if node.tag.removeprefix(_TAG) not in _KINDS[type(node)]:
+            tag = node.tag.replace(_TAG, "!!")
+            self.note(node, place, f"tags are not read, got {shown(tag)}. Remove the tag.")
         if isinstance(node, yaml.MappingNode):
-            result: dict[str, Any] = {}
-            for key_node, value_node in node.value:
-                key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
-                if key is None or key_node.tag == "tag:yaml.org,2002:merge":
-                    raise self.fail(
-                        key_node, place, "a key must be plain text, got another value. Mend it."
-                    )
-                if key in result:
-                    raise self.fail(key_node, (*place, key), "the key stands twice. Remove one.")
-                result[key] = self.convert(value_node, (*place, key))
-                self.source.lines[*place, key] = key_node.start_mark.line + 1
-            return result
+            return self.mapping(node, place)
         if isinstance(node, yaml.SequenceNode):
             return [self.convert(item, (*place, k)) for k, item in enumerate(node.value)]
+        assert isinstance(node, yaml.ScalarNode)
         return self.scalar(node, place)
 
-    def scalar(self, node: yaml.Node, place: Place) -> Any:
-        kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        if kind in ("str", "timestamp"):
-            return node.value
-        if kind in ("int", "float", "bool", "null"):
-            try:
-                return self.scalars.construct_object(node)
-            except (ValueError, yaml.YAMLError):
-                return node.value
-        raise self.fail(node, place, f"tags are not read, got {node.tag!r}. Remove the tag.")
+    def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == _TAG + "merge":
+                got = shown(key_node.value if isinstance(key_node.value, str) else "a collection")
+                self.note(key_node, place, f"a key must be plain text, got {got}. Write the keys.")
+                continue
+            key = key_node.value
+            if not key.isprintable():
+                self.note(
+                    key_node,
+                    (*place, key),
+                    f"holds a control character, got {shown(key)}. Mend it.",
+                )
+            elif key in result:
+                self.note(
+                    key_node, (*place, key), f"the key stands twice, got {shown(key)}. Remove one."
+                )
+            else:
+                result[key] = self.convert(value_node, (*place, key))
+                if self.file == self.source.file:
+                    self.source.lines[*place, key] = key_node.start_mark.line + 1
+        return result
+
+    def scalar(self, node: yaml.ScalarNode, place: Place) -> Any:
+        value = node.value if node.style else plain_scalar(node.value)
+        if value is None and place:
+            self.note(node, place, "has no value, got nothing. Write one, or leave the line out.")
+        if isinstance(value, str) and not value.isprintable():
+            self.note(node, place, f"holds a control character, got {shown(value)}. Mend it.")
+        return value
+
+
+def plain_scalar(text: str) -> str | int | float | bool | None:
+    """Value of unquoted text by YAML 1.2; an integer with leading zeros stays text.
+
+    Examples
+    --------
+    >>> [plain_scalar(t) for t in ("12", "1e3", "010", "yes", "true", "100 GB/s")]
+    [12, 1000.0, '010', 'yes', True, '100 GB/s']
+    """
+    if text.lower() in _SPECIAL:
+        return _SPECIAL[text.lower()]
+    if _INTEGER.fullmatch(text) and len(text) < 400:
+        return int(text)
+    if _FLOAT.fullmatch(text) and not text.lstrip("+-").isdigit():
+        return float(text)
+    return text
 
 
 def apply_override(source: Source, override: Override) -> None:
@@ -231,65 +281,67 @@ def apply_override(source: Source, override: Override) -> None:
 
     Raises
     ------
-    InputError
+    ValueError
         If the path leads nowhere.
     """
-    text = f"{override.path}={override.value}"
     keys = override.path.split(".")
-    value = yaml.safe_load(override.value) if len(override.value) < 1000 else override.value
-    if isinstance(value, dict | list):
-        value = override.value
     if keys[0] == "constraints" and len(keys) > 1 and not keys[1].isdigit():
-        _override_constraint(source, ".".join(keys[1:]), override.value, text)
+        _override_constraint(source, ".".join(keys[1:]), override)
         return
     here: Any = source.data
     place: Place = ()
     for key in keys[:-1]:
+        if isinstance(here, dict) and key not in here:
+            here[key] = {}
+            source.overridden[*place, key] = override.source
         step = _step(here, key)
-        if step is None:
-            raise InputError(
-                Problem(f"leads nowhere at {key!r}. Check the path.", "", f"--set {text}")
-            )
         here, place = here[step], (*place, step)
-    last = _step(here, keys[-1])
-    if last is None:
-        if not isinstance(here, dict):
-            raise InputError(
-                Problem(f"leads nowhere at {keys[-1]!r}. Check the path.", "", f"--set {text}")
-            )
-        last = keys[-1]
-    here[last] = value
-    source.overridden[*place, last] = text
+    place = (*place, _step(here, keys[-1]))
+    root = _compose(override.value, override.source)
+    value = None
+    if root is not None:
+        value = _Converter(source, override.source).convert(root, place)
+    else:
+        message = "has no value, got nothing. Write one after the =."
+        source.problems.append(Problem(message, format_path(place), override.source))
+    source.override(place, value, override.source)
 
 
-def _step(here: Any, key: str) -> Key | None:
-    """Key or index of a mapping or list that a part of a path means; None: there is none."""
+def _step(here: Any, key: str) -> Key:
+    """Key or index of a mapping or list that a part of a path means."""
     if isinstance(here, dict):
-        return key if key in here else None
+        return key
     if isinstance(here, list):
-        if key.isdigit() and int(key) < len(here):
+        if re.fullmatch("[0-9]{1,9}", key) and int(key) < len(here):
             return int(key)
-        named = [
-            k for k, item in enumerate(here) if isinstance(item, dict) and item.get("name") == key
-        ]
-        return named[0] if len(named) == 1 else None
-    return None
+        names = [item.get("name") if isinstance(item, dict) else None for item in here]
+        if names.count(key) == 1:
+            return names.index(key)
+        words = [name for name in names if isinstance(name, str)]
+        words += [str(k) for k in range(min(len(here), 8))]
+        raise ValueError(f"the path leads nowhere, got {shown(key)}. {nearest(key, words)}")
+    raise ValueError(
+        f"the path leads into a single value, got {shown(key)}. Leave out what follows the value."
+    )
 
 
-def _override_constraint(source: Source, left: str, right: str, text: str) -> None:
+def _override_constraint(source: Source, left: str, override: Override) -> None:
     rows = source.data.get("constraints") if isinstance(source.data, dict) else None
-    found = 0
-    for k, row in enumerate(rows if isinstance(rows, list) else []):
-        for relation in ("<=", ">=", "=="):
-            if isinstance(row, str) and row.partition(relation)[0].strip() == left.strip():
-                rows[k] = f"{left.strip()} {relation} {right.strip()}"  # type: ignore[index]
-                source.overridden["constraints", k] = text
-                found += 1
-    if not found:
-        raise InputError(
-            Problem(
-                f"no constraint has the left side {left!r}. Add it to the file first.",
-                "",
-                f"--set {text}",
-            )
+    texts = [row if isinstance(row, str) else "" for row in rows] if isinstance(rows, list) else []
+    sides = {}
+    for k, text in enumerate(texts):
+        found = re.search("<=|>=|==", text)
+        if found:
+            sides[k] = (text[: found.start()].strip(), found[0])
+    chosen = [k for k, side in sides.items() if side[0] == left.strip()]
+    if not chosen:
+        advice = nearest(left, [side[0] for side in sides.values()])
+        raise ValueError(f"no constraint has this left side, got {shown(left)}. {advice}")
+    if len(chosen) > 1:
+        numbers = " or ".join(f"constraints.{k}" for k in chosen)
+        raise ValueError(
+            f"several constraints have this left side, got {shown(left)}. Write {numbers} and the "
+            "whole constraint."
         )
+    text = f"{left.strip()} {sides[chosen[0]][1]} {override.value.strip()}"
+    source.override(("constraints", chosen[0]), text, override.source)

@@ -11,19 +11,18 @@ full buffer; of an **all-gather the shard before gathering** (libra counts the g
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from libra.collectives import CollectiveKind
-from libra.errors import ProblemList, nearest
-from libra.yaml_source import read_text
+from libra.errors import ProblemList, nearest, shown
 
-__all__ = ["POLICIES", "TextLayer", "TextPhase", "TextWorkload", "read_text_workload"]
+__all__ = ["POLICIES", "TextLayer", "TextPhase", "TextWorkload", "parse_text_workload"]
 
-MAX_BYTES = 50_000_000
+MAX_BYTES = 10_000_000
+MOST_PROBLEMS = 100
+"""Lines after so many problems are not read."""
 
 KINDS: Mapping[str, CollectiveKind | None] = {
     "NONE": None,
@@ -59,6 +58,8 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "HYBRID_DLRM": ("DLRM_LAST_BOTTOM_LAYER",),
     "HYBRID_DLRM_ENHANCED": ("DLRM_LAST_BOTTOM_LAYER",),
 }
+Row = tuple[int, list[str]]
+"""Line number, from 1, and words of a line."""
 PHASES = ("forward", "input gradient", "weight gradient")
 
 
@@ -106,103 +107,124 @@ class TextWorkload:
     file: str = ""
 
 
-def read_text_workload(path: Path, name: str = "") -> TextWorkload:
+def parse_text_workload(text: str, file: str = "") -> TextWorkload:
     """Read an ASTRA-sim 1.0 text workload.
 
     Parameters
     ----------
-    path : Path
-        The file.
-    name : str
-        What messages call it; the path if empty.
+    text : str
+        What the file holds.
+    file : str
+        What messages call it.
 
     Raises
     ------
     InputError
         With every line that is wrong.
     """
-    text = read_text(path, MAX_BYTES)
-    problems = ProblemList(name or str(path))
-    if "\0" in text:
-        problems.add("is not a text workload but binary data. Give an ASTRA-sim 1.0 text file.")
-        problems.raise_if_any()
-    rows = [(k, line.split()) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
+    problems = ProblemList(file)
+    rows = [(k, line.split()) for k, line in enumerate(text.split("\n"), 1) if line.strip()]
     workload = _read_rows(rows, problems)
     problems.raise_if_any()
     return workload
 
 
-def _read_rows(rows: list[tuple[int, list[str]]], problems: ProblemList) -> TextWorkload:
+def _read_rows(rows: list[Row], problems: ProblemList) -> TextWorkload:
     workload = TextWorkload((), file=problems.file)
     if rows and not _is_layer(rows[0][1]):
         workload, rows = _read_header(rows, problems)
-    layers = tuple(
-        layer for line, words in rows if (layer := _read_layer(words, line, problems)) is not None
-    )
-    if not rows:
+    layers = []
+    for line, words in rows:
+        if len(problems.problems) >= MOST_PROBLEMS:
+            problems.add(
+                f"too many problems, got {MOST_PROBLEMS}. Correct these; the rest was not read.",
+                line=line,
+            )
+            break
+        layer = _read_layer(words, line, problems)
+        if layer is not None:
+            _check_policy(workload.policy, layer.policy, line, problems)
+            layers.append(layer)
+    if not rows and not problems.problems:
         problems.add("the workload is empty, got no layer. Add a line for each layer.")
-    workload = replace(workload, layers=layers)
-    if problems.problems:
-        return workload
-    for (line, _), layer in zip(rows, layers, strict=True):
-        _check_policy(workload.policy, layer.policy, line, problems)
-    return workload
+    policies = {bool(layer.policy) for layer in layers}
+    if not workload.policy and len(policies) > 1:
+        problems.add(
+            "some layers have a policy in a 13th column and others none, got both. "
+            "Give every layer one, or none.",
+            "policy",
+            rows[0][0],
+        )
+    return replace(workload, layers=tuple(layers))
 
 
 def _is_layer(words: list[str]) -> bool:
-    """Whether a first line is a layer: an integer stands second and a number third."""
-    return len(words) > 3 and _number(words[1]) is not None and _number(words[2]) is not None
+    """Whether a first line is a layer and not a policy with its parameters."""
+    known = words[0] in POLICIES or words[0] == CUSTOMIZED
+    return not known and len(words) > 3 and not any(":" in word for word in words[1:])
 
 
-def _read_header(
-    rows: list[tuple[int, list[str]]], problems: ProblemList
-) -> tuple[TextWorkload, list[tuple[int, list[str]]]]:
+def _read_header(rows: list[Row], problems: ProblemList) -> tuple[TextWorkload, list[Row]]:
+    """Workload with what the header says, and the rows that follow it."""
     line, words = rows[0]
     policy = words[0]
     if policy not in POLICIES and policy != CUSTOMIZED:
         problems.add(
-            f"unknown policy, got {policy!r}. {nearest(policy, [*POLICIES, CUSTOMIZED])}",
+            f"unknown policy, got {shown(policy)}. {nearest(policy, [*POLICIES, CUSTOMIZED])}",
             "policy",
             line,
         )
-    if len(rows) < 2 or len(rows[1][1]) != 1 or not rows[1][1][0].isdigit():
-        got = " ".join(rows[1][1])[:60] if len(rows) > 1 else "nothing"
-        problems.add(
-            f"the second line is the number of layers, got {got!r}. Write it there.",
-            "layers",
-            rows[1][0] if len(rows) > 1 else line,
-        )
-        return TextWorkload((), policy, file=problems.file), rows[1:]
-    count, layers = int(rows[1][1][0]), rows[2:]
-    if count != len(layers):
-        problems.add(
-            f"the header says {count} layers but {len(layers)} follow, got {count}. Correct it.",
-            "layers",
-            rows[1][0],
-        )
-    values = _read_parameters(words[1:], policy, line, problems)
+    count, layers = _read_count(rows, problems)
     workload = TextWorkload((), policy, file=problems.file)
-    if "model_parallel_NPU_group" in _PARAMETERS.get(policy, ()):
+    values = _read_parameters(words[1:], policy, line, problems)
+    if values is not None and "model_parallel_NPU_group" in _PARAMETERS.get(policy, ()):
         workload = _read_transformer(workload, values, count, line, problems)
     return workload, layers
 
 
+def _read_count(rows: list[Row], problems: ProblemList) -> tuple[int, list[Row]]:
+    """Number of layers by the header's second line, and the rows of the layers."""
+    line, words = rows[1] if len(rows) > 1 else rows[0]
+    given = " ".join(words[:12]) if len(rows) > 1 else None
+    if given is None or not re.fullmatch("[0-9]{1,9}", given):
+        problems.add(
+            f"the second line is the number of layers, got {shown(given)}. Write it there.",
+            "layers",
+            line,
+        )
+        layers = rows[1:] if len(words) > 3 else rows[2:]
+        return len(layers), layers if len(rows) > 1 else []
+    count, layers = int(given), rows[2:]
+    if count != len(layers):
+        problems.add(
+            f"the header says {count} layers but {len(layers)} follow, got {count}. Correct it.",
+            "layers",
+            line,
+        )
+    return count, layers
+
+
 def _read_parameters(
     words: list[str], policy: str, line: int, problems: ProblemList
-) -> dict[str, list[int]]:
-    """``name: number …`` pairs of the first header line."""
+) -> dict[str, list[int]] | None:
+    """``name: number …`` pairs of the first header line; None after noting what is wrong."""
     values: dict[str, list[int]] = {}
-    current: list[int] = []
+    name = ""
     known = _PARAMETERS.get(policy, ())
-    for word in words:
-        if re.fullmatch(r"\d{1,18}", word):
-            current.append(int(word))
-        elif word.rstrip(":") in known and word.rstrip(":") not in values:
-            current = values.setdefault(word.rstrip(":"), [])
-        elif policy in POLICIES or policy == CUSTOMIZED:
-            advice = nearest(word.rstrip(":"), known) if known else f"{policy} takes none."
-            problems.add(f"unknown parameter, got {word!r}. {advice}", policy, line)
-            break
+    for word in " ".join(words).replace(":", ": ").split():
+        if name and re.fullmatch("[0-9]{1,9}", word):
+            values[name].append(int(word))
+            continue
+        name = word.rstrip(":")
+        if name in known and name not in values:
+            values[name] = []
+            continue
+        if policy in POLICIES or policy == CUSTOMIZED:
+            what = "the parameter stands twice" if name in values else "unknown parameter"
+            advice = nearest(name, known) if known else f"{policy} takes none."
+            advice = "Remove one." if name in values else advice
+            problems.add(f"{what}, got {shown(word)}. {advice}", policy, line)
+        return None
     return values
 
 
@@ -216,7 +238,7 @@ def _read_transformer(
     group = values.get("model_parallel_NPU_group", [])
     if len(group) != 1 or group[0] < 1:
         problems.add(
-            f"needs one group size of at least 1, got {group}. "
+            f"needs one group size of at least 1, got {shown(group)}. "
             "Write e.g. 'model_parallel_NPU_group: 16'.",
             "model_parallel_NPU_group",
             line,
@@ -237,7 +259,7 @@ def _read_checkpoints(
         given = values.get(name, [])
         if not given or len(given) != given[0] + 1 or any(v >= count for v in given[1:]):
             problems.add(
-                f"needs a count and as many layer indices below {count}, got {given}. "
+                f"needs a count and as many layer indices below {count}, got {shown(given)}. "
                 f"Write e.g. '{name}: 2 0 9'.",
                 name,
                 line,
@@ -250,8 +272,7 @@ def _read_checkpoints(
         starts = [c for c in checkpoints if c <= end]
         if not starts:
             problems.add(
-                f"no checkpoint lies at or before layer {end}, got checkpoints {checkpoints}. "
-                "Add one.",
+                f"no checkpoint lies at or before layer {end}, got {shown(checkpoints)}. Add one.",
                 "checkpoint_initiates",
                 line,
             )
@@ -260,15 +281,8 @@ def _read_checkpoints(
     return frozenset(layers)
 
 
-def _number(word: str) -> float | None:
-    try:
-        return float(word)
-    except ValueError:
-        return None
-
-
 def _read_layer(words: list[str], line: int, problems: ProblemList) -> TextLayer | None:
-    name = words[0]
+    name = words[0][:40]
     if len(words) not in (12, 13):
         problems.add(
             f"a layer has 12 columns, or 13 with a policy, got {len(words)}. "
@@ -279,16 +293,20 @@ def _read_layer(words: list[str], line: int, problems: ProblemList) -> TextLayer
         )
         return None
     before = len(problems.problems)
-    if not re.fullmatch(r"-?\d+", words[1]):
-        problems.add(f"column 2 is a whole number (-1), got {words[1]!r}. Write -1.", name, line)
+    if not _WHOLE.fullmatch(words[1]):
+        problems.add(
+            f"column 2 is a whole number (-1), got {shown(words[1])}. Write -1.", name, line
+        )
     phases = []
     for k, label in enumerate(PHASES):
         time, word, size = words[2 + 3 * k : 5 + 3 * k]
         path = f"{name}.{label}"
-        compute = _physical(time, "a time in ns", path, line, problems) * 1e-9
-        nbytes = _physical(size, "a size in bytes", path, line, problems)
+        compute = _physical(time, "time", f"{path}.time", line, problems) * 1e-9
+        nbytes = _physical(size, "size", f"{path}.size", line, problems)
         if word not in KINDS:
-            problems.add(f"unknown collective, got {word!r}. {nearest(word, KINDS)}", path, line)
+            problems.add(
+                f"unknown collective, got {shown(word)}. {nearest(word, KINDS)}", path, line
+            )
         elif KINDS[word] is None and nbytes > 0:
             problems.add(
                 f"NONE sends nothing, yet has a size, got {size}. Name the collective or write 0.",
@@ -296,7 +314,7 @@ def _read_layer(words: list[str], line: int, problems: ProblemList) -> TextLayer
                 line,
             )
         phases.append(TextPhase(compute, KINDS.get(word), nbytes))
-    update = _physical(words[11], "a time in ns", f"{name}.update", line, problems) * 1e-9
+    update = _physical(words[11], "time", f"{name}.update.time", line, problems) * 1e-9
     if len(problems.problems) > before:
         return None
     return TextLayer(
@@ -304,14 +322,23 @@ def _read_layer(words: list[str], line: int, problems: ProblemList) -> TextLayer
     )
 
 
+_WHOLE = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_UNITS = {"time": "ns", "size": "bytes"}
+_LEAST, _MOST = 1e-3, 1e18
+
+
 def _physical(word: str, what: str, path: str, line: int, problems: ProblemList) -> float:
-    value = _number(word)
-    if value is None or not math.isfinite(value) or value < 0:
-        problems.add(
-            f"must be {what}: a finite number, not negative, got {word!r}. Correct it.", path, line
-        )
-        return 0.0
-    return value
+    value = float(word) if _NUMBER.fullmatch(word) else -1.0
+    if value == 0 or _LEAST <= value <= _MOST:
+        return value
+    problems.add(
+        f"a {what} in {_UNITS[what]} is 0 or a number from {_LEAST:g} to {_MOST:g}, got "
+        f"{shown(word)}. Correct it.",
+        path,
+        line,
+    )
+    return 0.0
 
 
 def _check_policy(header: str, layer: str, line: int, problems: ProblemList) -> None:
@@ -319,13 +346,14 @@ def _check_policy(header: str, layer: str, line: int, problems: ProblemList) -> 
     if header == CUSTOMIZED or (layer and not header):
         if layer not in valid:
             problems.add(
-                f"the 13th column is the layer's policy, got {layer!r}. {nearest(layer, valid)}",
+                f"the 13th column is the layer's policy, got {shown(layer or None)}. "
+                f"{nearest(layer, valid)}",
                 "policy",
                 line,
             )
     elif layer and layer != header:
         problems.add(
-            f"the layer's policy and the header's {header} disagree, got {layer!r}. "
+            f"the layer's policy and the header's {header} disagree, got {shown(layer)}. "
             f"Remove the column, or write {CUSTOMIZED} in the header.",
             "policy",
             line,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from libra.collectives import Collective, CollectiveKind, Compatibility
-from libra.errors import InputError, Problem
+from libra.errors import FieldError, InputError, Problem
 from libra.formats.astra_sim import PHASES, POLICIES, TextPhase, TextWorkload
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups, whole_group
@@ -39,8 +39,10 @@ def place_text_workload(
 
     Raises
     ------
-    InputError
+    FieldError
         If neither says where the collectives run, or both do and disagree.
+    InputError
+        If the header's group does not fit the network.
     """
     scopes = _scope_groups(workload, network, groups)
     layers, silent = [], Silent()
@@ -117,36 +119,47 @@ def _scope_groups(
         "first": whole_group(network, network.names[0], [0]),
         "others": whole_group(network, "others", every[1:]),
     }
-    policy, degree = workload.policy, workload.tensor_parallel
-    by_layer = bool(policy) or all(layer.policy for layer in workload.layers)
     if groups is not None:
         for role in ("tp", "dp"):
             scopes[role] = groups.get(role, Group(role, (1,) * len(every), (1,) * len(every)))
-        _check_agreement(workload, scopes, groups)
-    elif degree is not None:
-        try:
-            placed = place_groups(network.sizes, {"tp": degree, "dp": network.npus // degree})
-        except ValueError as error:
-            raise InputError(
-                Problem(str(error), "model_parallel_NPU_group", workload.file, 1)
-            ) from None
-        scopes |= nest_groups(network, placed)
-    elif not by_layer:
-        raise InputError(
-            Problem(
-                "the file has no header, so nothing says which NPUs its collectives join. Add "
-                "parallel: {tp: …, dp: …} or groups: to the workload.",
-                file=workload.file,
-            )
+        for policy in dict.fromkeys(layer.policy or workload.policy for layer in workload.layers):
+            _check_agreement(policy, workload, scopes, groups)
+    elif workload.tensor_parallel is not None:
+        scopes |= _header_groups(workload, network, workload.tensor_parallel)
+    elif not workload.policy and not all(layer.policy for layer in workload.layers):
+        raise FieldError(
+            "",
+            "the trace has no header, so nothing says which NPUs its collectives join, got "
+            "neither parallel nor groups. Add parallel: {tp: …, dp: …} or groups:.",
         )
     return scopes
 
 
+def _header_groups(workload: TextWorkload, network: Network, degree: int) -> dict[str, Group]:
+    """Groups that ``model_parallel_NPU_group`` alone makes."""
+    message = ""
+    if network.npus % degree:
+        message = (
+            f"does not divide the network's {network.npus} NPUs, got {degree}. Correct it, or the "
+            "network."
+        )
+    else:
+        try:
+            degrees = {"tp": degree, "dp": network.npus // degree}
+            return nest_groups(network, place_groups(network.sizes, degrees))
+        except ValueError as error:
+            message = str(error)
+    raise InputError(Problem(message, "model_parallel_NPU_group", workload.file, 1))
+
+
 def _check_agreement(
-    workload: TextWorkload, scopes: Mapping[str, Group | None], groups: Mapping[str, Group]
+    policy: str,
+    workload: TextWorkload,
+    scopes: Mapping[str, Group | None],
+    groups: Mapping[str, Group],
 ) -> None:
-    """Refuse groups of the design whose sizes are not those that the file's policy implies."""
-    names = POLICIES.get(workload.policy)
+    """Refuse groups of the design whose sizes are not those that a policy of the file implies."""
+    names = POLICIES.get(policy)
     if names is None:
         return
     if workload.tensor_parallel is not None:
@@ -158,14 +171,11 @@ def _check_agreement(
         }
     for role, size in implied.items():
         if role in groups and groups[role].size != size:
-            raise InputError(
-                Problem(
-                    f"{workload.policy} makes {role} {size} but the design says otherwise, got "
-                    f"{role} {groups[role].size}. Correct one, or leave it to the file.",
-                    role,
-                    workload.file,
-                    1,
-                )
+            raise FieldError(
+                role,
+                f"the policy {policy} in {workload.file} makes {role} {size} but the design says "
+                f"otherwise, got {role} {groups[role].size}. Correct one, or leave it to the "
+                "trace: remove parallel and groups.",
             )
 
 

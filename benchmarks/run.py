@@ -1,0 +1,169 @@
+"""Time what a user waits for: solving, growth with the problem, the commands.
+
+    python benchmarks/run.py            all cases, several repeats each
+    python benchmarks/run.py --once     each once, to see that they run
+    python benchmarks/run.py solve      the cases whose name contains "solve"
+
+Times are in one process on one machine; compare them within a run. The reference inputs are read
+from ``../shared/reference`` where that folder exists, and said to be skipped where it does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+import libra
+from libra.collectives import Collective
+from libra.design import Objective
+from libra.presets import example_folder
+from libra.workload.graph import chain_graph
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT.parent / "shared" / "reference"
+EXAMPLES = ("gpt-3", "msft-1t", "turing-nlg", "resnet-50", "dlrm")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Times of one case [s], and what it reached."""
+
+    case: str
+    seconds: tuple[float, ...]
+    remark: str = ""
+
+    def row(self) -> str:
+        """One line of the table."""
+        low, middle, high = (f(self.seconds) * 1e3 for f in (min, statistics.median, max))
+        return f"{self.case:44s} {low:9.2f} {middle:9.2f} {high:9.2f}  {self.remark}"
+
+
+def measure(work: Callable[[], object], repeats: int) -> tuple[float, ...]:
+    """Wall time of each repeat [s], after one run that is not counted unless there is only one."""
+    if repeats > 1:
+        work()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return tuple(seconds)
+
+
+def solve_examples(repeats: int) -> Iterator[Measurement]:
+    """Optimise each shipped example, for time and for time-cost (under an equality)."""
+    for name in EXAMPLES:
+        for shape in ("3d", "4d"):
+            design = libra.load_design(example_folder() / f"{name}-{shape}.yaml")
+            total = replace(design.constraints[0], relation="==")
+            for objective in Objective:
+                case = replace(design, objective=objective, constraints=(total,))
+                result = libra.optimize_design(case)
+                yield Measurement(
+                    f"solve {name}-{shape} {objective.value}",
+                    measure(lambda case=case: libra.optimize_design(case), repeats),  # type: ignore[misc]
+                    f"gap {result.gap:.0e}, {result.solver.iterations} cone programs",  # type: ignore[union-attr]
+                )
+
+
+def solve_reference(repeats: int) -> Iterator[Measurement]:
+    """Optimise the reference implementation's inputs: the median over all rows of an objective."""
+    table = REFERENCE / "libra" / "optima.csv"
+    checks = REFERENCE.parent / "checks"
+    if not table.exists() or not (checks / "designs.py").exists():
+        print(f"skipped: solve reference ({table} is not there)", file=sys.stderr)
+        return
+    sys.path.insert(0, str(checks))
+    import designs  # type: ignore[import-not-found]
+
+    times: dict[str, list[float]] = {"time": [], "time-cost": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for row in csv.DictReader(table.open()):
+            path = Path(folder) / "design.yaml"
+            path.write_text(yaml.safe_dump(designs.libra_case(row)))
+            design = libra.load_design(path)
+            times[design.objective.value].append(
+                statistics.median(measure(lambda d=design: libra.optimize_design(d), repeats))  # type: ignore[misc]
+            )
+    for objective, seconds in times.items():
+        yield Measurement(
+            f"solve reference {objective}", tuple(seconds), f"over {len(seconds)} rows"
+        )
+
+
+def growth(repeats: int) -> Iterator[Measurement]:
+    """Non-merged layers, 10 to 100,000, and 1 to 8 workloads at once."""
+    design = libra.load_design(example_folder() / "gpt-3-4d.yaml")
+    workload = design.workloads[0]
+    base = workload.graph
+    order: list[Collective | None] = [None] * base.tasks
+    for task, index in zip(base.count_task, base.count_index, strict=True):
+        order[task] = base.collectives[index]
+    for copies in (1, 10, 100):
+        fixed = base.fixed.tolist() * copies
+        start = time.perf_counter()
+        graph = chain_graph(fixed, order * copies)
+        built = time.perf_counter() - start
+        case = replace(design, workloads=(replace(workload, graph=graph),))
+        yield Measurement(
+            f"growth {graph.tasks} tasks",
+            measure(lambda c=case: libra.optimize_design(c), repeats),  # type: ignore[misc]
+            f"built in {built * 1e3:.0f} ms",
+        )
+    for count in (1, 2, 4, 8):
+        many = tuple(replace(workload, name=f"w{k}", weight=1.0 + k) for k in range(count))
+        case = replace(design, workloads=many)
+        yield Measurement(
+            f"growth {count} workloads",
+            measure(lambda c=case: libra.optimize_design(c), repeats),  # type: ignore[misc]
+        )
+
+
+def commands(repeats: int) -> Iterator[Measurement]:
+    """Whole processes, as a shell starts them."""
+    design = str(example_folder() / "gpt-3-4d.yaml")
+    for arguments in (["--help"], ["check", design], ["optimize", design]):
+        command = [sys.executable, "-m", "libra", *arguments]
+        yield Measurement(
+            f"command libra {' '.join(arguments[:1])}",
+            measure(
+                lambda c=command: subprocess.run(c, check=True, stdout=subprocess.DEVNULL),
+                repeats,  # type: ignore[misc]
+            ),
+        )
+
+
+CASES: Mapping[str, Callable[[int], Iterator[Measurement]]] = {
+    "solve examples": solve_examples,
+    "solve reference": solve_reference,
+    "growth": growth,
+    "command": commands,
+}
+
+
+def main() -> None:
+    """Run the cases and print the table (ms)."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    parser.add_argument("only", nargs="?", default="", help="part of a case's name")
+    parser.add_argument("--once", action="store_true", help="each case once")
+    arguments = parser.parse_args()
+    repeats = 1 if arguments.once else 7
+    print(f"{'case (ms)':44s} {'min':>9s} {'median':>9s} {'max':>9s}")
+    for name, case in CASES.items():
+        if arguments.only in name:
+            for measurement in case(repeats):
+                print(measurement.row(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

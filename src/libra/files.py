@@ -1,0 +1,91 @@
+"""Text files, read with limits and written whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from libra.errors import InputError, Problem
+
+__all__ = ["read_text", "write_whole"]
+
+_NO_TEXT = re.compile(r"[^\t-\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def read_text(path: Path, max_bytes: int) -> str:
+    r"""Text of a regular file that is UTF-8, its lines ended by ``\n`` alone.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be opened, is no regular file, or is too large.
+    InputError
+        If it is not text; says in which line.
+    """
+    data = _read_bytes(path, max_bytes)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"is not UTF-8 text, got byte {data[error.start]:#04x}. Is it the right file?"
+        raise InputError(Problem(message, file=str(path), line=line)) from None
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    odd = _NO_TEXT.search(text)
+    if odd:
+        line = text.count("\n", 0, odd.start()) + 1
+        message = f"is not text, got the character {odd[0]!r}. Is it the right file?"
+        raise InputError(Problem(message, file=str(path), line=line))
+    return text
+
+
+def _read_bytes(path: Path, max_bytes: int) -> bytes:
+    got = f"got {str(path)[-80:]!r}"
+    try:
+        status = path.stat()
+        size = status.st_size
+        data = path.read_bytes() if stat.S_ISREG(status.st_mode) and size <= max_bytes else None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"cannot be read ({reason}), {got}. Check the name.") from None
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise ValueError(f"is {kind}, {got}. Name a file.")
+    if data is None:
+        raise ValueError(
+            f"the file is larger than {max_bytes / 1e6:g} MB, got {size / 1e6:,.1f} MB. "
+            "Is it the right file?"
+        )
+    return data
+
+
+def write_whole(path: Path, text: str, *, make_folder: bool = False) -> None:
+    """Write a file so that it is there whole or not at all: a temporary file, then a rename.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    text : str
+        What it shall hold.
+    make_folder : bool
+        Make its folder if there is none.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written there.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp") if path.name else path
+    try:
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        if temporary != path and temporary.exists():
+            temporary.unlink()
+        reason = error.strerror or str(error)
+        message = f"cannot be written ({reason}), got {str(path)!r}. Choose another place."
+        raise InputError(Problem(message, file=str(path))) from None
