@@ -33,6 +33,7 @@ def certified_bound(
     y: Floats,
     pieces: Floats,
     path: Floats,
+    reach: Floats,
 ) -> float:
     """Lower bound of the objective that the multipliers prove; minus infinity if they prove none.
 
@@ -46,6 +47,8 @@ def certified_bound(
         Multipliers mu of the pieces, >= 0; only their ratios within a collective matter.
     path : ndarray, shape (cuts,)
         Multipliers lambda of the cuts, >= 0; only their ratios within a workload matter.
+    reach : ndarray, shape (forms,)
+        Multipliers of the forms H . B, >= 0: a suggestion for u, which is made to fit.
 
     Returns
     -------
@@ -73,13 +76,20 @@ def certified_bound(
             weight_of[span] = _shares(pieces[span], counts[j])
         constant += float(weight_of @ terms.alpha)
         load = weight_of @ terms.coefficient
-    u = _within(gradient, terms.forms, load)
-    constant += float(2 * np.sqrt(load * u).sum())
-    rest = gradient - u @ terms.forms
+    return constant + max(
+        _least(gradient, u, load, program)
+        for u in (_shared_out(gradient, terms.forms, load), _fitted(gradient, terms.forms, reach))
+    )
+
+
+def _least(gradient: Floats, u: Floats, load: Floats, program: Program) -> float:
+    """Lower bound of ``sum_f a_f / (H_f . B) + g . B`` that u >= 0 proves."""
+    rest = gradient - u @ program.terms.forms
     negative = rest < 0
+    least = float(2 * np.sqrt(load * u).sum())
     if negative.any():
-        constant += float(rest[negative] @ rows.largest[negative])
-    return constant
+        least += float(rest[negative] @ program.rows.largest[negative])
+    return least
 
 
 def _without_free_rows(rows: Rows, price: Floats, y: Floats) -> Floats:
@@ -101,11 +111,11 @@ def _shares(multipliers: Floats, total: float) -> Floats:
     return shares
 
 
-def _within(gradient: Floats, forms: Floats, load: Floats) -> Floats:
-    """U >= 0 with sum_f u_f H_f <= g, as good as can be had in closed form.
+def _shared_out(gradient: Floats, forms: Floats, load: Floats) -> Floats:
+    """Choice of u >= 0 with sum_f u_f H_f <= g in closed form, exact where H is the identity.
 
     Each dimension's g_d is shared among the forms that use it in proportion to their loads' square
-    roots; a form takes the least that its dimensions grant. Exact where H is the identity.
+    roots; a form takes the least that its dimensions grant.
     """
     room = np.maximum(gradient, 0)
     root = np.sqrt(load)
@@ -113,5 +123,14 @@ def _within(gradient: Floats, forms: Floats, load: Floats) -> Floats:
     total = claims.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         granted = np.where(forms > 0, room * root[:, None] / total, np.inf)
-    u = granted.min(axis=1)
+    u = granted.min(axis=1, initial=np.inf)
     return np.where((load > 0) & np.isfinite(u), u, 0.0)
+
+
+def _fitted(gradient: Floats, forms: Floats, suggestion: Floats) -> Floats:
+    """Suggested u, all scaled down by what it takes for sum_f u_f H_f <= g."""
+    wanted = suggestion @ forms
+    over = wanted > np.maximum(gradient, 0)
+    factor = (np.maximum(gradient, 0)[over] / wanted[over]).min(initial=1.0)
+    result: Floats = suggestion * factor
+    return result

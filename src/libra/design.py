@@ -17,10 +17,11 @@ from libra.cost import PriceList, bandwidth_prices
 from libra.errors import FieldError
 from libra.network import Network
 from libra.placement import Group
+from libra.timing import StepTiming, build_timing, choose_chunks
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
 
-__all__ = ["Design", "Objective", "Workload"]
+__all__ = ["Chunks", "Design", "Objective", "Workload", "best_chunks_at", "time_design"]
 
 
 class Objective(StrEnum):
@@ -98,7 +99,7 @@ class Design:
     constraints: tuple[LinearConstraint, ...] = ()
     objective: Objective = Objective.TIME
     collectives: CollectiveModel = field(default_factory=CollectiveModel)
-    training_loop: TrainingLoop = TrainingLoop.NO_OVERLAP
+    training_loop: TrainingLoop = field(default_factory=TrainingLoop)
     baseline: tuple[float, ...] | None = None
     file: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -151,3 +152,30 @@ class Design:
         """Whether zero bandwidth meets all constraints and costs nothing."""
         zero = np.zeros(len(self.network.dimensions))
         return self.fixed_cost == 0 and all(row.slack(zero) >= 0 for row in self.rows)
+
+
+Chunks = tuple[tuple[int | None, ...], ...]
+"""Number of chunks of each distinct collective of each workload; None: arbitrarily many."""
+
+
+def time_design(design: Design, chunks: Chunks | None = None) -> tuple[StepTiming, ...]:
+    """Time models of a design's workloads.
+
+    Parameters
+    ----------
+    design : Design
+    chunks : Chunks or None
+        None: the collective model's number, or what no number of chunks can beat if it is open.
+    """
+    return tuple(
+        build_timing(w.graph, design.network, design.collectives, None if chunks is None else n)
+        for w, n in zip(design.workloads, chunks or ((),) * len(design.workloads), strict=True)
+    )
+
+
+def best_chunks_at(design: Design, bandwidth: NDArray[np.float64]) -> Chunks:
+    """Chunks of each collective: the model's number, or if it is open the best at bandwidths."""
+    return tuple(
+        choose_chunks(w.graph, design.network, design.collectives, bandwidth)
+        for w in design.workloads
+    )

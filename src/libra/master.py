@@ -108,7 +108,7 @@ def solve_master(
     import clarabel
 
     layout = _layout(program, cuts, price, weights, scale)
-    cones = [
+    shapes = [
         clarabel.ZeroConeT(program.rows.equal),
         clarabel.NonnegativeConeT(layout.nonnegative),
         *[clarabel.SecondOrderConeT(3)] * layout.cones,
@@ -122,7 +122,7 @@ def solve_master(
         np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(size + 1, dtype=np.int64), (size, size)
     )
     solver = clarabel.DefaultSolver(
-        nothing, layout.cost, _csc(layout.matrix), layout.bound, cones, settings
+        nothing, layout.cost, _csc(layout.matrix), layout.bound, shapes, settings
     )
     solution = solver.solve()
     x, z = np.array(solution.x), np.array(solution.z)
@@ -137,7 +137,10 @@ def solve_master(
     start = rows + dimensions
     pieces = np.maximum(multipliers[start : start + layout.pieces], 0)
     path = np.maximum(multipliers[start + layout.pieces :][: len(cuts)], 0)
-    bound = certified_bound(program, cuts, price, weights, y, pieces, path)
+    cones = multipliers[len(multipliers) - 3 * layout.cones :].reshape(-1, 3)
+    reach = np.zeros(len(program.terms.forms))
+    reach[: layout.cones] = np.maximum(cones[:, 0] - cones[:, 1], 0)
+    bound = certified_bound(program, cuts, price, weights, y, pieces, path, reach)
     return MasterSolution(bandwidth, bound, y, str(solution.status))
 
 
@@ -203,6 +206,7 @@ def _layout(
             matrix[at, :dimensions], matrix[at, s_at + f] = -v[f], -1.0
             matrix[at + 1, :dimensions], matrix[at + 1, s_at + f] = v[f], -1.0
             bound[at + 2] = 2.0
+            unscale[at : at + 3] = unit / reach[f]
             at += 3
     cost = np.zeros(columns)
     cost[:dimensions] = price * scale / unit

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.design import Design, Objective
+from libra.design import Chunks, Design, Objective, best_chunks_at, time_design
 from libra.errors import SolverError
 from libra.feasibility import check_bounded, explain_infeasible
 from libra.master import solve_master
 from libra.polish import polish
 from libra.program import Cut, Program, build_program
 from libra.result import Result, Solver, make_result, shadow_prices
-from libra.timing import build_timing, critical_path
+from libra.timing import critical_path
 
 __all__ = ["GAP", "optimize_design"]
 
@@ -29,8 +29,9 @@ Floats = NDArray[np.float64]
 GAP = 1e-6
 """Relative gap between objective and proven bound at which the optimiser stops."""
 
-_AIM = 2e-8
+_AIM = 1e-7
 _MOST_ROUNDS = 200
+_MOST_TURNS = 12
 
 
 @dataclass
@@ -93,11 +94,45 @@ def optimize_design(design: Design) -> Result:
     -----
     ``time`` minimises the weighted sum of step times. ``time-cost`` minimises it times the cost of
     the network (and of the NPUs, where they have a price), see `_minimise_product`.
+
+    Where latency makes the number of chunks matter and the design leaves it open, see
+    `_settle_chunks`; bound and gap are then those for the numbers chosen, and `Result.chunk_bound`
+    is what no numbers can beat.
     """
     start = time.perf_counter()
-    timings = [build_timing(w.graph, design.network, design.collectives) for w in design.workloads]
+    answer = _solve(design, None)
+    if any(
+        n is not None for part in best_chunks_at(design, answer.optimum.bandwidth) for n in part
+    ):
+        answer = _settle_chunks(design, answer)
+    optimum, search = answer.optimum, answer.search
+    return make_result(
+        design,
+        answer.chunks,
+        optimum.bandwidth,
+        status="optimal",
+        objective=optimum.value,
+        bound=min(optimum.bound, optimum.value),
+        chunk_bound=answer.chunk_bound,
+        shadow=shadow_prices(design, search.program.rows, optimum.bandwidth, optimum.multipliers),
+        solver=Solver(search.rounds, len(search.cuts), time.perf_counter() - start),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """Optimum for given numbers of chunks (None: the model's), and the bound for any numbers."""
+
+    optimum: _Optimum
+    search: _Search
+    chunks: Chunks | None
+    chunk_bound: float | None = None
+
+
+def _solve(design: Design, chunks: Chunks | None) -> _Answer:
+    """Optimum of a design whose collectives have given numbers of chunks."""
     weights = np.array([w.weight for w in design.workloads])
-    program = build_program(timings, weights, design.rows)
+    program = build_program(time_design(design, chunks), weights, design.rows)
     search = _Search(program)
     search.scale = _first_guess(program)
     search.step_times(search.scale)
@@ -111,17 +146,29 @@ def optimize_design(design: Design) -> Result:
             f"stopped after {search.rounds} rounds at a relative gap of "
             f"{(optimum.value - optimum.bound) / abs(optimum.value):.1e}. Please report the design."
         )
-    solver = Solver(search.rounds, len(search.cuts), time.perf_counter() - start)
-    return make_result(
-        design,
-        timings,
-        optimum.bandwidth,
-        status="optimal",
-        objective=optimum.value,
-        bound=min(optimum.bound, optimum.value),
-        shadow=shadow_prices(design, program.rows, optimum.bandwidth, optimum.multipliers),
-        solver=solver,
-    )
+    return _Answer(optimum, search, chunks)
+
+
+def _settle_chunks(design: Design, relaxed: _Answer) -> _Answer:
+    """Best numbers of chunks together with the bandwidths, by turns.
+
+    The step time is not convex in both. The answer without chunk fill, in which every collective
+    takes its latency once, bounds all of them; from its bandwidths on, the numbers that are best at
+    the last bandwidths and the bandwidths that are best for those numbers follow each other until
+    the numbers repeat. The best answer met is kept.
+    """
+    best: _Answer | None = None
+    seen: set[Chunks] = set()
+    chunks = best_chunks_at(design, relaxed.optimum.bandwidth)
+    while chunks not in seen and len(seen) < _MOST_TURNS:
+        seen.add(chunks)
+        answer = _solve(design, chunks)
+        answer.search.rounds += relaxed.search.rounds if best is None else best.search.rounds
+        if best is None or answer.optimum.value < best.optimum.value:
+            best = replace(answer, chunk_bound=relaxed.optimum.bound)
+        chunks = best_chunks_at(design, answer.optimum.bandwidth)
+    assert best is not None
+    return best
 
 
 def _first_guess(program: Program) -> Floats:

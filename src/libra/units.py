@@ -21,6 +21,7 @@ __all__ = [
     "GB_PER_S",
     "MONEY",
     "PRICE_RATE",
+    "SIZE",
     "TIME",
     "Kind",
     "format_bytes",
@@ -81,7 +82,8 @@ BANDWIDTH = Kind("bandwidth", (1, -1, 0), "100 GB/s")
 TIME = Kind("time", (0, 1, 0), "20 ns")
 MONEY = Kind("money", (0, 0, 1), "25000 USD")
 PRICE_RATE = Kind("price per bandwidth", (-1, 1, 1), "4 USD/(GB/s)")
-_KINDS = (BANDWIDTH, TIME, MONEY, PRICE_RATE, Kind("size", (1, 0, 0), "64 MB"))
+SIZE = Kind("size", (1, 0, 0), "64 MB")
+_KINDS = (BANDWIDTH, TIME, MONEY, PRICE_RATE, SIZE)
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _UNIT_TOKEN = re.compile(r"\s*([A-Za-zµ$]+|[()/*])")
