@@ -11,6 +11,7 @@ from libra.collectives import (
     CollectiveKind,
     CollectiveModel,
     Compatibility,
+    Contention,
     dimension_bytes,
 )
 from libra.constraints import parse_constraint
@@ -27,6 +28,10 @@ PROMISE = {Objective.TIME: 1e-6, Objective.TIME_COST: 1e-5}
 """Relative gap that each objective promises."""
 KINDS = tuple(CollectiveKind)
 TIERS = "abcdefgh"
+
+
+NO_QUEUES = CollectiveModel(contention=Contention.NONE)
+"""Collectives of a graph made by hand do not wait for each other."""
 
 
 def network(shape, tiers=TIERS, **fields):
@@ -90,6 +95,7 @@ def design(net, graphs, constraints=(), usd=None, npu=0.0, weights=None, **field
         for k, (g, weight) in enumerate(zip(graphs, weights, strict=True))
     ]
     fields["objective"] = Objective(fields.get("objective", "time"))
+    fields.setdefault("collectives", NO_QUEUES)
     return Design(net, tuple(workloads), prices, tuple(rows), **fields)
 
 
@@ -198,7 +204,9 @@ def random_design(rng, dims, *, is_chain=True, workloads=1, **fields):
     ]
     weights = [float(rng.uniform(0.5, 2)) for _ in graphs]
     usd = rng.uniform(1, 20, dims).round(2)
-    model = CollectiveModel(Compatibility.LIBRA if rng.random() < 0.3 else None)
+    model = dataclasses.replace(
+        NO_QUEUES, compat=Compatibility.LIBRA if rng.random() < 0.3 else None
+    )
     return design(net, graphs, rows, usd, weights=weights, collectives=model, **fields), inside
 
 

@@ -90,7 +90,7 @@ def groups_of(layers):
         ("HYBRID_MODEL_DATA", ((1, 8), (4, 1))),
         ("HYBRID_TRANSFORMER model_parallel_NPU_group: 8", ((4, 2), (1, 4))),
         ("HYBRID_TRANSFORMER model_parallel_NPU_group: 1", (None, (4, 8))),
-        ("HYBRID_DLRM DLRM_LAST_BOTTOM_LAYER: 1", ((4, 8), None)),
+        ("HYBRID_DLRM DLRM_LAST_BOTTOM_LAYER: 0", ((4, 8), (4, 8))),
     ],
 )
 def test_policies(header, expected):
@@ -189,7 +189,7 @@ def test_sums_of_compute_and_bytes_survive_reading_and_placing(rows):
         compute += update
     text = f"{HEADER}{len(lines)}\n" + "\n".join(lines)
     layers, notes = place_text_workload(parse_text_workload(text), NET, None)
-    graph = build_graph(layers, TrainingLoop.NO_OVERLAP, notes)
+    graph = build_graph(layers, TrainingLoop(), note=notes)
     assert notes == ()
     assert graph.total_fixed == pytest.approx(compute * 1e-9, rel=1e-12)
     found = {}

@@ -6,7 +6,7 @@ from helpers import GB
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from libra.certificate import certified_bound
+from libra.certificate import Multipliers, certified_bound
 from libra.constraints import LinearConstraint
 from libra.program import Cut, Program, build_rows
 from libra.timing import Terms
@@ -94,6 +94,13 @@ def feasible_points(rng, prog, inside, wanted=30):
         yield np.maximum(b, 1e-3)
 
 
+def prove(prog, cuts, price, weights, y, pieces, path, forms=None):
+    """Bound that multipliers prove, without a suggestion for those of the forms unless given."""
+    forms = np.zeros(len(prog.terms.forms)) if forms is None else forms
+    multipliers = Multipliers(rows=y, pieces=pieces, cuts=path, forms=forms)
+    return certified_bound(prog, cuts, price, weights, multipliers)
+
+
 @pytest.mark.parametrize("identity", [True, False], ids=["identity", "general forms"])
 @given(seed=seeds)
 def test_a_lower_bound_for_any_multipliers(identity, seed):
@@ -114,7 +121,8 @@ def test_a_lower_bound_for_any_multipliers(identity, seed):
             [0, 1], len(prog.terms.alpha)
         )
         path = rng.exponential(1, len(cuts)) * rng.choice([0, 1], len(cuts))
-        bound = certified_bound(prog, cuts, price, weights, y, pieces, path)
+        forms = rng.exponential(size, len(prog.terms.forms)) * rng.choice([0, 1])
+        bound = prove(prog, cuts, price, weights, y, pieces, path, forms)
         rounding = 1e-9 * (np.abs(values).max() + np.abs(y @ prog.rows.bound))
         assert bound <= values.min() + rounding
         assert not np.isnan(bound)
@@ -134,9 +142,9 @@ def test_one_dimension_under_a_limit_is_tight(a, fixed, total, count):
     cuts, price, one = [Cut(0, fixed, np.array([count]))], np.zeros(1), np.ones(1)
     best = fixed + count * a / total
     y = np.array([count * a / total**2])
-    assert certified_bound(prog, cuts, price, one, y, one, one) == pytest.approx(best, rel=1e-12)
+    assert prove(prog, cuts, price, one, y, one, one) == pytest.approx(best, rel=1e-12)
     for wrong in (0.5, 2.0):
-        worse = certified_bound(prog, cuts, price, one, y * wrong, one, one)
+        worse = prove(prog, cuts, price, one, y * wrong, one, one)
         assert worse < best - 0.05 * count * a / total
 
 
@@ -145,7 +153,7 @@ def test_one_dimension_with_a_price_is_tight():
     terms = Terms(np.zeros(1), np.array([[9e9]]), np.eye(1), np.array([0, 1]))
     prog = program(terms, [0, 1], [1.0], [])
     cuts, one = [Cut(0, 0.25, np.ones(1))], np.ones(1)
-    bound = certified_bound(prog, cuts, np.array([4e-9]), one, np.zeros(0), one, one)
+    bound = prove(prog, cuts, np.array([4e-9]), one, np.zeros(0), one, one)
     assert bound == pytest.approx(0.25 + 2 * np.sqrt(9e9 * 4e-9), rel=1e-14)
 
 
@@ -156,7 +164,7 @@ def test_a_shared_form_is_tight():
     best = 0.125 + 6e9 / 3e9
     y = np.array([6e9 / 3e9**2 / prog.rows.factor[0]])
     one = np.ones(1)
-    bound = certified_bound(prog, [Cut(0, 0.0, one)], np.zeros(2), one, y, one, one)
+    bound = prove(prog, [Cut(0, 0.0, one)], np.zeros(2), one, y, one, one)
     assert bound == pytest.approx(best, rel=1e-12)
 
 
@@ -166,7 +174,7 @@ def test_scaling_the_path_and_piece_multipliers_changes_nothing(seed):
     prog, cuts, price, weights, _ = random_problem(rng, identity=True)
     y = np.abs(rng.normal(size=len(prog.rows.bound))) * 1e-12
     pieces, path = rng.exponential(1, len(prog.terms.alpha)), rng.exponential(1, len(cuts))
-    first = certified_bound(prog, cuts, price, weights, y, pieces, path)
+    first = prove(prog, cuts, price, weights, y, pieces, path)
     assume(np.isfinite(first))
-    again = certified_bound(prog, cuts, price, weights, y, pieces * 7, path * 0.1)
+    again = prove(prog, cuts, price, weights, y, pieces * 7, path * 0.1)
     assert again == pytest.approx(first, rel=1e-9, abs=1e-12)

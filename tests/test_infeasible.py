@@ -82,7 +82,6 @@ def test_names_a_smallest_conflict(rows, expected):
     assert sum(bool(c.way_out) for c in error.conflict) <= 1
 
 
-@pytest.mark.xfail(strict=True, reason="SolverError: a gap of 1 at bandwidths next to 0")
 def test_rows_that_leave_only_zero_conflict():
     rows = ["a >= 2 * b", "b >= 2 * a", "c <= 5 GB/s", "total <= 10 GB/s"]
     error = conflict_of(design(NET, ALL, rows))
@@ -104,7 +103,6 @@ def test_the_way_out_is_one(rows):
     assert optimize_design(design(NET, ALL, loosened(rows, error.conflict))).gap <= 1e-6
 
 
-@pytest.mark.xfail(strict=True, reason="the way out meets the row but leaves a used dimension 0")
 @pytest.mark.parametrize(
     "rows",
     [
@@ -216,17 +214,11 @@ def test_time_cost_without_a_floor_is_refused(rows):
         design(NET, ALL, rows, objective="time-cost")
 
 
-NO_PROOF = pytest.mark.xfail(strict=True, reason="a line of the envelope without a bound warns")
-
-
-@pytest.mark.parametrize(
-    "rows", [pytest.param([], marks=NO_PROOF), ["total <= 100 GB/s"], ["a >= b"]]
-)
+@pytest.mark.parametrize("rows", [[], ["total <= 100 GB/s"], ["a >= b"]])
 def test_npus_with_a_price_keep_time_cost_bounded(rows):
     assert optimize_design(design(NET, ALL, rows, npu=1.0, objective="time-cost")).gap <= 1e-5
 
 
-@pytest.mark.xfail(strict=True, reason="SolverError: the network can cost nothing")
 @pytest.mark.parametrize(
     "rows", [["a >= 10 GB/s"], ["total >= 10 GB/s"], ["10 GB/s == total"], ["cost >= 100 USD"]]
 )
@@ -234,7 +226,6 @@ def test_time_cost_needs_no_upper_limit(rows):
     assert optimize_design(design(NET, ALL, rows, objective="time-cost")).gap <= 1e-5
 
 
-@pytest.mark.xfail(strict=True, reason="SolverError where the infimum is at endless bandwidth")
 def test_time_cost_of_nothing_but_communication_and_npus_has_no_optimum():
     """(a / B)(C0 + p B) falls for ever as B grows."""
     silent = chain(collective("all-reduce", 1e9, (4, 8, 16)))
@@ -246,14 +237,12 @@ def test_conflicts_are_found_for_time():
     assert len(conflict_of(design(NET, ALL, ["total == 10 GB/s", "a >= 20 GB/s"])).conflict) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="an infeasible design with time-cost crashes")
 @pytest.mark.parametrize("npu", [0.0, 1.0])
 def test_conflicts_are_found_for_time_cost(npu):
     rows = ["total == 10 GB/s", "a >= 20 GB/s"]
     assert len(conflict_of(design(NET, ALL, rows, npu=npu, objective="time-cost")).conflict) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="SolverError: no bandwidths although the constraints allow")
 def test_many_rows_that_meet_in_one_point():
     rows = [
         "-1.769*a + 0.52*b <= -2635.6944909261924 GB/s",

@@ -14,15 +14,41 @@ holds whatever the solver's accuracy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from libra.program import Cut, Program, Rows
 
-__all__ = ["certified_bound"]
+__all__ = ["Multipliers", "certified_bound", "shared_out", "supporting_sum"]
 
 Floats = NDArray[np.float64]
+
+_BELOW = 1 - 1e-15
+"""Keeps what rounding might put above a limit below it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """Multipliers of a master problem's constraints.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (rows,)
+        y, >= 0 but for equalities: how fast the objective falls as a row's bound rises.
+    pieces : ndarray, shape (pieces,)
+        mu, >= 0; only their ratios within a collective matter.
+    cuts : ndarray, shape (cuts,)
+        lambda, >= 0; only their ratios within a workload matter.
+    forms : ndarray, shape (forms,)
+        Of the forms H . B, >= 0: a suggestion for u, which is made to fit.
+    """
+
+    rows: Floats
+    pieces: Floats
+    cuts: Floats
+    forms: Floats
 
 
 def certified_bound(
@@ -30,66 +56,90 @@ def certified_bound(
     cuts: Sequence[Cut],
     price: Floats,
     weights: Floats,
-    y: Floats,
-    pieces: Floats,
-    path: Floats,
+    multipliers: Multipliers,
+    known: float = np.inf,
 ) -> float:
-    """Lower bound of the objective that the multipliers prove; minus infinity if they prove none.
+    """Lower bound of the objective that multipliers prove; minus infinity if they prove none.
 
     Parameters
     ----------
     program, cuts, price, weights
-        As for `solve_master`.
-    y : ndarray, shape (rows,)
-        Multipliers of the rows, >= 0 but for equalities.
-    pieces : ndarray, shape (pieces,)
-        Multipliers mu of the pieces, >= 0; only their ratios within a collective matter.
-    path : ndarray, shape (cuts,)
-        Multipliers lambda of the cuts, >= 0; only their ratios within a workload matter.
+        As for `libra.master.solve_master`.
+    multipliers : Multipliers
+        Of whatever accuracy.
+    known : float
+        A value of the objective that some bandwidths reach: others need to be looked at only as
+        far as price . B stays below it.
 
     Returns
     -------
     float
         The bound at the head of this module.
     """
-    terms, rows = program.terms, program.rows
-    y = _without_free_rows(rows, price, y)
-    constant = -float(y @ rows.bound)
-    load = np.zeros(len(terms.forms))
-    gradient = price + rows.matrix.T @ y
-    if weights.any():
-        counts = np.zeros(terms.collectives)
-        owner = np.array([cut.workload for cut in cuts])
-        for w, weight in enumerate(weights):
-            mine = np.flatnonzero(owner == w)
-            share = _shares(path[mine], weight)
-            for k, part in zip(mine, share, strict=True):
-                cut = cuts[int(k)]
-                constant += part * cut.fixed
-                counts[program.first[w] : program.first[w + 1]] += part * cut.counts
-        weight_of = np.zeros(len(terms.alpha))
-        for j in np.flatnonzero(counts > 0):
-            span = slice(terms.start[j], terms.start[j + 1])
-            weight_of[span] = _shares(pieces[span], counts[j])
-        constant += float(weight_of @ terms.alpha)
-        load = weight_of @ terms.coefficient
-    u = _within(gradient, terms.forms, load)
-    constant += float(2 * np.sqrt(load * u).sum())
-    rest = gradient - u @ terms.forms
+    with np.errstate(divide="ignore"):
+        limit = np.minimum(program.rows.largest, np.where(price > 0, known / price, np.inf))
+    y = _without_free_rows(program.rows, price, multipliers.rows, limit)
+    constant, load = supporting_sum(program, cuts, weights, multipliers)
+    constant -= float(y @ program.rows.bound)
+    gradient = price + program.rows.matrix.T @ y
+    forms = program.terms.forms
+    bound = max(
+        _least(gradient, forms, u, load, limit)
+        for u in (shared_out(gradient, forms, load), _fitted(gradient, forms, multipliers.forms))
+    )
+    return min(constant + bound, known)
+
+
+def supporting_sum(
+    program: Program, cuts: Sequence[Cut], weights: Floats, multipliers: Multipliers
+) -> tuple[float, Floats]:
+    """C and a with ``weights . T(B) >= c + sum_f a_f / (H_f . B)`` for all B."""
+    terms = program.terms
+    constant, counts = 0.0, np.zeros(terms.collectives)
+    owner = np.array([cut.workload for cut in cuts])
+    for w in np.flatnonzero(weights):
+        mine = np.flatnonzero(owner == w)
+        share = _shares(multipliers.cuts[mine], float(weights[w]))
+        for k, part in zip(mine, share, strict=True):
+            cut = cuts[int(k)]
+            constant += float(part) * cut.fixed
+            counts[program.first[w] : program.first[w + 1]] += part * cut.counts
+    weight_of = np.zeros(len(terms.alpha))
+    for j in np.flatnonzero(counts > 0):
+        span = slice(terms.start[j], terms.start[j + 1])
+        weight_of[span] = _shares(multipliers.pieces[span], float(counts[j]))
+    constant += float(weight_of @ terms.alpha)
+    return constant, weight_of @ terms.coefficient
+
+
+def _least(gradient: Floats, forms: Floats, u: Floats, load: Floats, limit: Floats) -> float:
+    """Lower bound of ``sum_f a_f / (H_f . B) + g . B`` for 0 <= B <= limit that u >= 0 proves."""
+    rest = gradient - u @ forms
     negative = rest < 0
+    least = float(2 * np.sqrt(load * u).sum())
     if negative.any():
-        constant += float(rest[negative] @ rows.largest[negative])
-    return constant
+        least += float(rest[negative] @ limit[negative])
+    return least
 
 
-def _without_free_rows(rows: Rows, price: Floats, y: Floats) -> Floats:
-    """Multipliers without those that would pay for bandwidth that no row limits.
+def _without_free_rows(rows: Rows, price: Floats, y: Floats, limit: Floats) -> Floats:
+    """Multipliers that do not pay for bandwidth which nothing limits.
 
-    At the optimum they are 0; an interior-point solver leaves a trace, which would prove nothing.
+    At the optimum g = price + A' y is not negative there; an interior-point solver leaves it so by
+    a trace, which would prove nothing. The multipliers that make it negative are scaled down to
+    what there is to pay with.
     """
-    free = (price + rows.matrix.T @ y < 0) & np.isinf(rows.largest)
-    paying = (rows.matrix[:, free] * y[:, None] < 0).any(axis=1)
-    return np.where(paying, 0.0, y)
+    y = y.copy()
+    free = np.flatnonzero(np.isinf(limit))
+    for _ in range(len(free) + 1):
+        for d in free:
+            parts = rows.matrix[:, d] * y
+            owed, owned = -parts[parts < 0].sum(), price[d] + parts[parts > 0].sum()
+            if owed > owned:
+                y[parts < 0] *= max(owned, 0.0) / owed * (1 - 1e-15)
+    paying = (rows.matrix[:, free] * y[:, None] < 0) & (price + rows.matrix.T @ y < 0)[free]
+    y[paying.any(axis=1)] = 0.0
+    return y
 
 
 def _shares(multipliers: Floats, total: float) -> Floats:
@@ -101,11 +151,11 @@ def _shares(multipliers: Floats, total: float) -> Floats:
     return shares
 
 
-def _within(gradient: Floats, forms: Floats, load: Floats) -> Floats:
-    """U >= 0 with sum_f u_f H_f <= g, as good as can be had in closed form.
+def shared_out(gradient: Floats, forms: Floats, load: Floats) -> Floats:
+    """Choice of u >= 0 with sum_f u_f H_f <= g in closed form, exact where H is the identity.
 
     Each dimension's g_d is shared among the forms that use it in proportion to their loads' square
-    roots; a form takes the least that its dimensions grant. Exact where H is the identity.
+    roots; a form takes the least that its dimensions grant.
     """
     room = np.maximum(gradient, 0)
     root = np.sqrt(load)
@@ -113,5 +163,14 @@ def _within(gradient: Floats, forms: Floats, load: Floats) -> Floats:
     total = claims.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         granted = np.where(forms > 0, room * root[:, None] / total, np.inf)
-    u = granted.min(axis=1)
+    u = granted.min(axis=1, initial=np.inf) * _BELOW
     return np.where((load > 0) & np.isfinite(u), u, 0.0)
+
+
+def _fitted(gradient: Floats, forms: Floats, suggestion: Floats) -> Floats:
+    """Suggested u, all scaled down by what it takes for sum_f u_f H_f <= g."""
+    wanted = suggestion @ forms
+    over = wanted > np.maximum(gradient, 0)
+    factor = (np.maximum(gradient, 0)[over] / wanted[over]).min(initial=1.0)
+    result: Floats = suggestion * factor * _BELOW
+    return result

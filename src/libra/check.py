@@ -35,7 +35,7 @@ def summarize_design(design: Design) -> dict[str, Any]:
         ],
         "workloads": [_workload(w, network) for w in design.workloads],
         "objective": design.objective.value,
-        "training_loop": design.training_loop.value,
+        "training_loop": design.training_loop.kind.value,
         "collective_model": "libra: a partial group keeps the whole dimension, hops, optimiser "
         "update and recomputed compute cost nothing"
         if compat

@@ -1,6 +1,6 @@
-"""Collectives: the bytes that each dimension carries and the pieces of the time they take.
+"""Collectives: what each dimension carries and waits for.
 
-A collective of m bytes runs on a `Group` with extents e_d. The hierarchical multi-rail algorithm
+A collective of m bytes runs on a `Group` with extents e_d. The hierarchical algorithm
 (reduce-scatter up the dimensions, all-gather down) sends in dimension d, with P_d = prod of e_i for
 i < d, [m is the buffer each NPU holds before a reduce-scatter or all-reduce, after an all-gather]
 
@@ -8,28 +8,28 @@ i < d, [m is the buffer each NPU holds before a reduce-scatter or all-reduce, af
 reduce-scatter, all-gather            (m / P_d) (e_d - 1) / e_d
 all-reduce                            twice that; m / P_d if the switch reduces
 all-to-all                            m (e_d - 1) / e_d; on a ring the hops count
+broadcast                             that of an all-reduce, m / P_d in the outermost dimension
+point-to-point                        m where the peers differ
 ====================================  =====================================
 
 A group that takes only part of a dimension may reach only a fraction phi of its bandwidth (see
-`reachable_fraction`), so the bytes are divided by phi. Its time is the largest of "pieces"
-
-    tau(B) = max_p ( alpha_p + sum_h C_ph / (H_h . B) ),   alpha, C, H >= 0,
-
-which is convex in B. Multi-rail with many chunks: H is the identity, one piece a dimension.
+`reachable_fraction`), and a message reaches only a fraction of what it could (``efficiency``), so
+the bytes are divided by both. How long the collective takes is in `libra.pieces`.
 
 References
 ----------
 .. [1] Won et al., "LIBRA", ISPASS 2024, arXiv 2109.11762, section IV.
 .. [2] Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH",
-   IJHPCA 19(1), 2005: the bytes of ring and halving-doubling collectives.
+   IJHPCA 19(1), 2005: bytes and steps of ring, halving-doubling and pairwise collectives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,15 +37,19 @@ from numpy.typing import NDArray
 from libra.errors import FieldError
 from libra.network import Dimension, Network, Topology
 from libra.placement import Group
+from libra.units import SIZE, TIME
 
 __all__ = [
+    "Algorithm",
+    "AllToAll",
     "Collective",
     "CollectiveKind",
     "CollectiveModel",
     "Compatibility",
-    "Pieces",
-    "collective_pieces",
+    "Contention",
+    "EfficiencyPoint",
     "dimension_bytes",
+    "dimension_latency",
     "reachable_fraction",
 ]
 
@@ -57,12 +61,71 @@ class CollectiveKind(StrEnum):
     REDUCE_SCATTER = "reduce-scatter"
     ALL_GATHER = "all-gather"
     ALL_TO_ALL = "all-to-all"
+    BROADCAST = "broadcast"
+    POINT_TO_POINT = "point-to-point"
+
+
+class Algorithm(StrEnum):
+    """How a collective's chunks use the dimensions.
+
+    ``MULTI_RAIL``: every chunk visits the dimensions in the same order, the busiest one decides.
+    ``BALANCED``: a runtime scheduler gives chunks different orders so that the dimensions finish
+    together (Themis, Rashidi et al., ISCA 2022). ``IDEAL``: the bound that no schedule can beat,
+    which synthesised collectives approach (TACOS, Won et al., MICRO 2024).
+    """
+
+    MULTI_RAIL = "multi-rail"
+    BALANCED = "balanced"
+    IDEAL = "ideal"
 
 
 class Compatibility(StrEnum):
     """Formulas of another tool: ``LIBRA`` lets a partial group use the whole dimension."""
 
     LIBRA = "libra"
+
+
+class Contention(StrEnum):
+    """Whether collectives that share a dimension wait for each other, in program order."""
+
+    QUEUE = "queue"
+    NONE = "none"
+
+
+class AllToAll(StrEnum):
+    """Messages of an all-to-all: all at once over all links, or one after the other."""
+
+    DIRECT = "direct"
+    PAIRWISE = "pairwise"
+
+
+@dataclass(frozen=True)
+class EfficiencyPoint:
+    """Fraction of the nominal bandwidth that a collective of a size reaches.
+
+    Attributes
+    ----------
+    size : float
+        Buffer m [bytes], > 0.
+    fraction : float
+        In (0, 1].
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    size: Annotated[float, SIZE]
+    fraction: float
+
+    def __post_init__(self) -> None:
+        if not self.size > 0:
+            raise FieldError("size", f"a size must be positive, got {self.size!r}. Correct it.")
+        require_fraction("fraction", self.fraction)
+
+
+def require_fraction(name: str, value: float) -> None:
+    """Refuse an efficiency outside (0, 1]."""
+    if not 0 < value <= 1:
+        raise FieldError(name, f"an efficiency is in (0, 1], got {value!r}. Correct it.")
 
 
 @dataclass(frozen=True)
@@ -74,12 +137,66 @@ class CollectiveModel:
     compat : Compatibility or None
         None: partial groups use the links they reach and an all-to-all on a ring pays for its hops.
         ``libra``: the formulas of the paper [1]_, in which a partial group keeps the whole
-        bandwidth of a dimension and hops cost nothing.
+        bandwidth of a dimension, hops cost nothing and there is no latency.
+    algorithm : Algorithm
+        How chunks use the dimensions.
+    chunks : int or None
+        Equal parts that a collective is cut into and pipelined over the dimensions; None: the best
+        count for each collective (without latency, arbitrarily many).
+    all_to_all : AllToAll or None
+        How an all-to-all sends its messages; None: all at once in a fully connected block, one
+        after the other on rings and switches.
+    endpoint_delay : float
+        Time that an NPU needs for each message besides the network [s].
+    efficiency : mapping of CollectiveKind to tuple of EfficiencyPoint
+        Fraction of the nominal bandwidth that a kind reaches, by size: linear in log size between
+        the points, constant outside them.
+    contention : Contention
+        Whether collectives that share a dimension queue.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     compat: Compatibility | None = None
+    algorithm: Algorithm = Algorithm.MULTI_RAIL
+    chunks: int | None = None
+    all_to_all: AllToAll | None = None
+    endpoint_delay: Annotated[float, TIME] = 0.0
+    efficiency: Mapping[CollectiveKind, tuple[EfficiencyPoint, ...]] = field(default_factory=dict)
+    contention: Contention = Contention.QUEUE
+
+    def __post_init__(self) -> None:
+        for name, words in (
+            ("algorithm", Algorithm),
+            ("all_to_all", AllToAll),
+            ("contention", Contention),
+            ("compat", Compatibility),
+        ):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else words(value))
+        if self.compat is not None and (
+            self.chunks is not None
+            or self.efficiency
+            or self.endpoint_delay
+            or self.all_to_all is not None
+            or self.algorithm is not Algorithm.MULTI_RAIL
+        ):
+            raise FieldError(
+                "compat",
+                f"the paper's formulas have no chunks, delays, efficiencies or other algorithms, "
+                f"got {self.compat.value} with some. Remove compat or the others.",
+            )
+        if self.chunks is not None and self.chunks < 1:
+            raise FieldError(
+                "chunks", f"a collective has at least 1 chunk, got {self.chunks}. Or write auto."
+            )
+        for kind, points in self.efficiency.items():
+            sizes = [p.size for p in points]
+            if not points or sizes != sorted(set(sizes)):
+                raise FieldError(
+                    f"efficiency.{kind}",
+                    f"needs points of rising size, got {sizes}. Sort them, one a size.",
+                )
 
 
 @dataclass(frozen=True)
@@ -108,25 +225,6 @@ class Collective:
                 f"a collective's size must be finite and positive, got {self.size!r}. "
                 "Give bytes, or leave the collective out.",
             )
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """Time of a collective as the largest of affine pieces in s_h = 1 / (H_h . B).
-
-    Attributes
-    ----------
-    alpha : ndarray, shape (pieces,)
-        Constant of each piece [s].
-    coefficient : ndarray, shape (pieces, forms)
-        C [bytes].
-    forms : ndarray, shape (forms, dimensions)
-        H [1], non-negative.
-    """
-
-    alpha: NDArray[np.float64]
-    coefficient: NDArray[np.float64]
-    forms: NDArray[np.float64]
 
 
 def reachable_fraction(dimension: Dimension, extent: int, stride: int) -> float:
@@ -186,7 +284,7 @@ def _ring_all_to_all(dimension: Dimension, extent: int, stride: int) -> float:
 def dimension_bytes(
     collective: Collective, network: Network, model: CollectiveModel
 ) -> NDArray[np.float64]:
-    """Bytes that a collective costs each dimension, divided by the fraction it can use.
+    """Bytes that a collective costs each dimension, over the fraction of bandwidth it reaches.
 
     Parameters
     ----------
@@ -195,12 +293,12 @@ def dimension_bytes(
     network : Network
         The network.
     model : CollectiveModel
-        Whether partial groups and hops count.
+        Whether partial groups and hops count, and efficiencies.
 
     Returns
     -------
     ndarray, shape (dimensions,)
-        Bytes b_d / phi_d [bytes]: the dimension is busy for b_d / phi_d / B_d.
+        b_d / (phi_d efficiency_d) [bytes]: the dimension is busy for that over B_d.
 
     Notes
     -----
@@ -209,7 +307,6 @@ def dimension_bytes(
     Examples
     --------
     >>> from libra.network import Dimension, Topology
-    >>> from libra.placement import Group
     >>> net = Network((Dimension(Topology.RING, 4, "node"), Dimension(Topology.SWITCH, 8, "pod")))
     >>> ar = Collective(CollectiveKind.ALL_REDUCE, 64e6, Group("all", (4, 8), (1, 1)))
     >>> dimension_bytes(ar, net, CollectiveModel())
@@ -217,44 +314,139 @@ def dimension_bytes(
     """
     result = np.zeros(len(network.dimensions))
     inner = 1
-    group, compat = collective.group, model.compat is Compatibility.LIBRA
-    for d, (dimension, e, k) in enumerate(
-        zip(network.dimensions, group.extents, group.strides, strict=True)
-    ):
-        if e == 1:
-            continue
-        phi = 1.0 if compat else reachable_fraction(dimension, e, k)
-        share = (e - 1) / e
-        match collective.kind:
-            case CollectiveKind.REDUCE_SCATTER | CollectiveKind.ALL_GATHER:
-                result[d] = share / inner / phi
-            case CollectiveKind.ALL_REDUCE:
-                result[d] = (1 if dimension.in_network else 2 * share) / inner / phi
-            case CollectiveKind.ALL_TO_ALL if dimension.topology is Topology.RING and not compat:
-                result[d] = _ring_all_to_all(dimension, e, k)
-            case CollectiveKind.ALL_TO_ALL:
-                result[d] = share / phi
+    group = collective.group
+    used = [d for d, e in enumerate(group.extents) if e > 1]
+    for d in used:
+        dimension, e, k = network.dimensions[d], group.extents[d], group.strides[d]
+        share = _share(collective.kind, dimension, e, inner, d == used[-1])
+        if model.compat is None:
+            share = _on_links(share, collective.kind, dimension, e, k)
+        result[d] = share / dimension.efficiency
         inner *= e
-    return result * collective.size
+    return result * (collective.size / _efficiency(collective, model))
 
 
-def collective_pieces(collective: Collective, network: Network, model: CollectiveModel) -> Pieces:
-    """Pieces of the time of a collective: multi-rail with many chunks, the busiest dimension.
+def _share(
+    kind: CollectiveKind, dimension: Dimension, extent: int, inner: int, outermost: bool
+) -> float:
+    """Bytes sent in a dimension per byte of buffer, with P_d = inner."""
+    part = (extent - 1) / extent
+    match kind:
+        case CollectiveKind.REDUCE_SCATTER | CollectiveKind.ALL_GATHER:
+            return part / inner
+        case CollectiveKind.ALL_REDUCE:
+            return (1 if dimension.in_network else 2 * part) / inner
+        case CollectiveKind.BROADCAST:
+            return (1 if outermost else 2 * part) / inner
+        case CollectiveKind.ALL_TO_ALL:
+            return part
+        case CollectiveKind.POINT_TO_POINT:
+            return 1.0
 
-    Parameters
-    ----------
-    collective, network, model
-        As for `dimension_bytes`.
+
+def _on_links(
+    share: float, kind: CollectiveKind, dimension: Dimension, extent: int, stride: int
+) -> float:
+    """Bytes in units of the dimension's whole bandwidth, given the links that can carry them."""
+    if kind is CollectiveKind.ALL_TO_ALL and dimension.topology is Topology.RING:
+        return _ring_all_to_all(dimension, extent, stride)
+    if kind is CollectiveKind.POINT_TO_POINT:
+        links = {
+            Topology.RING: 2 * stride,
+            Topology.FULLY_CONNECTED: dimension.size - 1,
+            Topology.SWITCH: 1,
+        }
+        return share * links[dimension.topology]
+    return share / reachable_fraction(dimension, extent, stride)
+
+
+def _efficiency(collective: Collective, model: CollectiveModel) -> float:
+    points = model.efficiency.get(collective.kind)
+    if not points:
+        return 1.0
+    sizes = np.log([p.size for p in points])
+    return float(np.interp(math.log(collective.size), sizes, [p.fraction for p in points]))
+
+
+def dimension_latency(
+    collective: Collective, network: Network, model: CollectiveModel
+) -> NDArray[np.float64]:
+    r"""Time that one chunk of a collective waits in each dimension besides sending its bytes.
+
+    A message takes ``hops x latency + endpoint delay``, and the NPU delays once more at the end; a
+    switch is two hops, the neighbour on a strided ring as many as the stride. The messages one
+    after the other are
+
+    - ring: e - 1; fully connected: 1 (direct); switch: log2 e (halving or doubling), for a
+      reduce-scatter or an all-gather; twice that for an all-reduce, but 1 if the switch reduces;
+    - all-to-all: e - 1 over 1, 2, … hops (pairwise), or 1 over the farthest (direct);
+    - broadcast: as an all-reduce, without the way back in the outermost dimension;
+    - point-to-point: 1.
 
     Returns
     -------
-    Pieces
-        One piece b_d / (phi_d B_d) for each dimension that the group extends along.
+    ndarray, shape (dimensions,)
+        [s]; zeros with ``compat: libra``.
     """
-    traffic = dimension_bytes(collective, network, model)
-    used = np.flatnonzero(traffic)
-    identity = np.eye(len(traffic))
-    return Pieces(np.zeros(len(used)), np.diag(traffic[used]), identity[used])
+    result = np.zeros(len(network.dimensions))
+    if model.compat is not None:
+        return result
+    group = collective.group
+    used = [d for d, e in enumerate(group.extents) if e > 1]
+    for d in used:
+        dimension = network.dimensions[d]
+        messages, hops = _messages(
+            collective.kind, dimension, group.extents[d], group.strides[d], model, d == used[-1]
+        )
+        result[d] = hops * dimension.latency + (messages + 1) * model.endpoint_delay
+    return result
+
+
+def _messages(
+    kind: CollectiveKind,
+    dimension: Dimension,
+    extent: int,
+    stride: int,
+    model: CollectiveModel,
+    outermost: bool,
+) -> tuple[int, int]:
+    """Messages one after the other and the hops they cross together."""
+    topology = dimension.topology
+    hop = {Topology.RING: stride, Topology.FULLY_CONNECTED: 1, Topology.SWITCH: 2}[topology]
+    one_way = {
+        Topology.RING: extent - 1,
+        Topology.FULLY_CONNECTED: 1,
+        Topology.SWITCH: (extent - 1).bit_length(),
+    }[topology]
+    match kind:
+        case CollectiveKind.ALL_REDUCE if dimension.in_network:
+            return 1, hop
+        case CollectiveKind.ALL_REDUCE:
+            return 2 * one_way, 2 * one_way * hop
+        case CollectiveKind.BROADCAST:
+            ways = 1 if outermost else 2
+            return ways * one_way, ways * one_way * hop
+        case CollectiveKind.POINT_TO_POINT:
+            return 1, hop
+        case CollectiveKind.ALL_TO_ALL:
+            return _all_to_all_messages(dimension, extent, hop, model.all_to_all)
+        case _:
+            return one_way, one_way * hop
+
+
+def _all_to_all_messages(
+    dimension: Dimension, extent: int, hop: int, how: AllToAll | None
+) -> tuple[int, int]:
+    ring = dimension.topology is Topology.RING
+    closed = ring and extent * hop == dimension.size
+    distances = [min(k, extent - k) if closed else k if ring else 1 for k in range(1, extent)]
+    if how is None:
+        direct = dimension.topology is Topology.FULLY_CONNECTED
+    else:
+        direct = how is AllToAll.DIRECT
+    if direct:
+        return 1, max(distances) * hop
+    return extent - 1, sum(distances) * hop
 
 
 def distinct(collectives: Iterable[Collective]) -> tuple[tuple[Collective, ...], NDArray[np.int64]]:

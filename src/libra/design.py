@@ -17,10 +17,11 @@ from libra.cost import PriceList, bandwidth_prices
 from libra.errors import FieldError
 from libra.network import Network
 from libra.placement import Group
+from libra.timing import StepTiming, build_timing, choose_chunks
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
 
-__all__ = ["Design", "Objective", "Workload"]
+__all__ = ["Chunks", "Design", "Objective", "Workload", "best_chunks_at", "time_design"]
 
 
 class Objective(StrEnum):
@@ -94,13 +95,14 @@ class Design:
     constraints: tuple[LinearConstraint, ...] = ()
     objective: Objective = Objective.TIME
     collectives: CollectiveModel = field(default_factory=CollectiveModel)
-    training_loop: TrainingLoop = TrainingLoop.NO_OVERLAP
+    training_loop: TrainingLoop = field(default_factory=TrainingLoop)
     baseline: tuple[float, ...] | None = None
     file: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "objective", Objective(self.objective))
         check_names([w.name for w in self.workloads])
         check_baseline(self.baseline, self.network)
         check_shrinking(self.objective, self.fixed_cost, self.rows)
@@ -190,3 +192,30 @@ def check_shrinking(
             "training never ends, got 'time-cost'. Add a total (total == 1000 GB/s), a least "
             "bandwidth (pod >= 10 GB/s) or the price of an NPU (prices: npu).",
         )
+
+
+Chunks = tuple[tuple[int | None, ...], ...]
+"""Number of chunks of each distinct collective of each workload; None: arbitrarily many."""
+
+
+def time_design(design: Design, chunks: Chunks | None = None) -> tuple[StepTiming, ...]:
+    """Time models of a design's workloads.
+
+    Parameters
+    ----------
+    design : Design
+    chunks : Chunks or None
+        None: the collective model's number, or what no number of chunks can beat if it is open.
+    """
+    return tuple(
+        build_timing(w.graph, design.network, design.collectives, None if chunks is None else n)
+        for w, n in zip(design.workloads, chunks or ((),) * len(design.workloads), strict=True)
+    )
+
+
+def best_chunks_at(design: Design, bandwidth: NDArray[np.float64]) -> Chunks:
+    """Chunks of each collective: the model's number, or if it is open the best at bandwidths."""
+    return tuple(
+        choose_chunks(w.graph, design.network, design.collectives, bandwidth)
+        for w in design.workloads
+    )

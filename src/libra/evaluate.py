@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from libra.design import Design
+from libra.design import Design, best_chunks_at
 from libra.errors import InputError
 from libra.result import Result, make_result, shadow_prices
-from libra.timing import build_timing
 
 __all__ = ["evaluate_design"]
 
@@ -39,20 +38,16 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
     if given.shape != (dimensions,):
         raise InputError(
             f"bandwidth: needs one for each of the {dimensions} dimensions of "
-            f"{design.network.shape}, got {len(given)}. Give {dimensions}, innermost first."
+            f"{design.network.shape}, got {given.size}. Give {dimensions}, innermost first."
         )
     if not (np.isfinite(given).all() and (given >= 0).all()):
         raise InputError(
             f"bandwidth: must be finite and not negative, got {list(bandwidth)}. Correct it."
         )
-    timings = [build_timing(w.graph, design.network, design.collectives) for w in design.workloads]
     return make_result(
         design,
-        timings,
+        best_chunks_at(design, given),
         given,
         status="evaluated",
-        objective=None,
-        bound=None,
         shadow=shadow_prices(design, None, given, None),
-        solver=None,
     )

@@ -7,7 +7,7 @@ found no bandwidths, or when no single constraint limits a bandwidth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from libra.network import Network
 from libra.program import Program, Rows, build_rows
 from libra.units import parse_number
 
-__all__ = ["check_bounded", "explain_infeasible", "smallest_conflict"]
+__all__ = ["check_bounded", "explain_infeasible", "implied_equalities", "smallest_conflict"]
 
 Floats = NDArray[np.float64]
 
@@ -124,22 +124,15 @@ def _way_out(
     others = [c for c in constraints if c is not row]
     if not _feasible(others, used):
         return ""
-    width = len(used)
-    rows = build_rows(others, width)
-    matrix, bound = _scaled(rows)
     unit_name, unit = row.unit
     goal = row.coefficients * (_UNIT / unit)
     best = None
     for sign in (1.0, -1.0):
-        # Least sign * goal . B over the other constraints, as far as it is above the row's bound.
-        answer = _linear_minimum(sign * goal, matrix, bound, rows.equal)
-        if not answer.feasible:
-            continue
-        reached = float(goal @ answer.x)
-        give = sign * (reached - row.bound / unit)
-        wrong_side = (row.relation == "<=" and sign < 0) or (row.relation == ">=" and sign > 0)
-        if not wrong_side and give > 0 and (best is None or give < best[0]):
-            best = (give, reached)
+        if row.relation != ("<=" if sign < 0 else ">="):
+            reached = _least_with_room(sign * goal, others, used)
+            give = np.inf if reached is None else reached - sign * row.bound / unit
+            if reached is not None and give > 0 and (best is None or give < best[0]):
+                best = (give, sign * reached)
     if best is None:
         return f"give the dimensions that {row.text!r} starves more than 0 GB/s."
     left, _, right = row.text.partition(row.relation)
@@ -149,6 +142,62 @@ def _way_out(
             f"write '{left.strip()} {row.relation} {_rounded(best[1], row.relation)} {unit_name}'."
         )
     return f"loosen {row.text!r} by {_rounded(best[0], '<=')} {unit_name}."
+
+
+def _least_with_room(
+    goal: Floats, constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]
+) -> float | None:
+    """Least goal . B [GB/s] over constraints that leaves used dimensions some bandwidth.
+
+    The least itself may starve them; they are given a thousandth of the largest bandwidth there,
+    or as much less as the constraints allow. None: there is no least.
+    """
+    rows = build_rows(constraints, len(used))
+    matrix, bound = _scaled(rows)
+    bare = _linear_minimum(goal, matrix, bound, rows.equal)
+    if not bare.feasible:
+        return None
+    size = max(float(bare.x.max()), 1e-3)
+    for share in (1e-3, 1e-5, 1e-7):
+        floor = np.where(used, share * size, 0.0)
+        above = _linear_minimum(goal, matrix, bound - matrix @ floor, rows.equal)
+        if above.feasible:
+            return float(goal @ (above.x + floor))
+    return float(goal @ bare.x)
+
+
+def implied_equalities(
+    constraints: Sequence[LinearConstraint], dimensions: int
+) -> tuple[LinearConstraint, ...]:
+    """Constraints in which those that can only hold with equality say so.
+
+    Such constraints, as ``total <= 10 GB/s`` beside ``a >= 4 GB/s`` and ``b >= 6 GB/s``, leave the
+    cone program no interior. As many as are independent become equalities; the others follow from
+    them and are loosened by 1e-8, so that rounding cannot make them contradict.
+    """
+    rows = build_rows(constraints, dimensions)
+    matrix, bound = _scaled(rows)
+    found = list(constraints)
+    equal = list(range(rows.equal))
+    for k in range(rows.equal, len(bound)):
+        # Most room s <= 1 that row k can have: matrix_k . B + s <= bound_k.
+        wide = np.vstack(
+            [np.hstack([matrix, np.eye(len(bound))[:, [k]]]), np.eye(dimensions + 1)[-1:]]
+        )
+        answer = _linear_minimum(
+            -np.eye(dimensions + 1)[-1], wide, np.append(bound, 1.0), rows.equal
+        )
+        if not answer.feasible or answer.x[-1] > 10 * _TOLERANCE:
+            continue
+        at, row = int(rows.source[k]), constraints[int(rows.source[k])]
+        if np.linalg.matrix_rank(matrix[[*equal, k]], tol=1e-9) > len(equal):
+            equal.append(k)
+            found[at] = replace(row, relation="==")
+        else:
+            size = float(np.abs(row.coefficients) @ answer.x[:-1]) * _UNIT + abs(row.bound)
+            give = 1e-8 * size * (-1 if row.relation == ">=" else 1)
+            found[at] = replace(row, bound=row.bound + give)
+    return tuple(found)
 
 
 def _rounded(value: float, relation: str) -> str:

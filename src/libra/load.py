@@ -24,7 +24,8 @@ from libra.formats.astra_sim_policy import place_text_workload
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups
 from libra.schema import DesignFile, WorkloadEntry, file_place, read_design_file
-from libra.workload.schedule import TrainingLoop, build_graph
+from libra.workload.pipeline import Pipeline, pipeline_graph
+from libra.workload.schedule import LoopKind, TrainingLoop, build_graph
 from libra.yaml_source import Override, Source, read_yaml
 
 __all__ = ["load_design"]
@@ -200,7 +201,7 @@ class _Assembly:
             return None
         file = self.parsed
         compat = file.collectives.compat if file.collectives is not None else None
-        loop = file.training_loop or TrainingLoop.NO_OVERLAP
+        loop = entry.training_loop or file.training_loop or TrainingLoop()
 
         owner = ("parallel",) if entry.parallel else ("groups",) if entry.groups else ()
         placed = self.attempt(
@@ -211,7 +212,13 @@ class _Assembly:
         layers, notes = placed
 
         def build() -> Workload:
-            graph = build_graph(layers, loop, notes)
+            pipeline = _pipeline(entry, network, groups or {}, loop)
+            if pipeline is None:
+                graph = build_graph(
+                    layers, loop, policy=text.policy, last_bottom=text.last_bottom, note=notes
+                )
+            else:
+                graph = pipeline_graph(layers, pipeline, notes)
             if graph.total_fixed == 0 and not graph.collectives:
                 raise FieldError(
                     "trace",
@@ -223,6 +230,9 @@ class _Assembly:
                 entry.display_name or "", graph, weight, groups or {}, entry.trace or ""
             )
 
+        if entry.training_loop is None and "training_loop" in self.source.data:
+            # What is wrong with the loop is wrong where all workloads are given it.
+            return self.attempt((), lambda: _moved(place, build))
         return self.attempt(place, build)
 
     def trace(self, name: str, place: Place) -> TextWorkload | None:
@@ -256,6 +266,56 @@ def _groups(entry: WorkloadEntry, network: Network) -> dict[str, Group] | None:
         return nest_groups(network, extents)
     except FieldError as error:
         raise FieldError(("groups", *error.place), error.message) from None
+
+
+def _moved(place: Place, build: Callable[[], T]) -> T:
+    """Result of a step whose errors are at a place, but those of the training loop."""
+    try:
+        return build()
+    except FieldError as error:
+        if error.place[:1] == ("training_loop",):
+            raise
+        raise FieldError((*place, *error.place), error.message) from None
+
+
+def _pipeline(
+    entry: WorkloadEntry, network: Network, groups: Mapping[str, Group], loop: TrainingLoop
+) -> Pipeline | None:
+    """Pipeline of a workload entry; None: it has one stage.
+
+    Raises
+    ------
+    FieldError
+        If degrees, training loop and pipeline do not say the same.
+    """
+    group, given = groups.get("pp"), entry.pipeline
+    if group is None or group.size == 1:
+        if given is not None:
+            raise FieldError("pipeline", "the workload has one stage, got a pipeline. Add pp:.")
+        return None
+    if loop.kind not in (LoopKind.ONE_F_ONE_B, LoopKind.INTERLEAVED):
+        raise FieldError(
+            "training_loop",
+            f"pp {group.size} makes a pipeline, got {loop.kind.value}. Use 1f1b or interleaved.",
+        )
+    if given is None:
+        raise FieldError(
+            "pipeline",
+            f"is missing for {group.size} stages, got nothing. Add pipeline: "
+            "{micro_batches: …, activation: … MB}.",
+        )
+    if (given.virtual_stages > 1) != (loop.kind is LoopKind.INTERLEAVED):
+        raise FieldError(
+            ("pipeline", "virtual_stages"),
+            f"{loop.kind.value} has {'several' if given.virtual_stages == 1 else 'no'} virtual "
+            f"stages, got {given.virtual_stages}. Correct one of the two.",
+        )
+    try:
+        return Pipeline(
+            group, network.sizes, given.micro_batches, given.activation, given.virtual_stages
+        )
+    except FieldError as error:
+        raise FieldError(("pipeline", *error.place), error.message) from None
 
 
 def _warnings(workloads: Sequence[Workload]) -> tuple[str, ...]:

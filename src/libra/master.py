@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.certificate import certified_bound
+from libra.certificate import Multipliers
 from libra.program import Cut, Program
 
 __all__ = ["MasterSolution", "solve_master"]
@@ -35,23 +35,20 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class MasterSolution:
-    """Answer of one master problem.
+    """Answer of one master problem, within the solver's accuracy.
 
     Attributes
     ----------
     bandwidth : ndarray, shape (dimensions,)
-        Optimal for the cuts, within the solver's accuracy [bytes/s].
-    bound : float
-        Proven lower bound of the objective for all bandwidths that meet the constraints.
-    multipliers : ndarray, shape (rows,)
-        y: how fast the objective would fall if a row's bound rose [objective per unit of bound].
+        Optimal for the cuts; NaN where the solver found none [bytes/s].
+    multipliers : Multipliers or None
+        Those of the constraints; None where the solver found none.
     status : str
         What the solver said.
     """
 
     bandwidth: Floats
-    bound: float
-    multipliers: Floats
+    multipliers: Multipliers | None
     status: str
 
 
@@ -103,12 +100,11 @@ def solve_master(
     Returns
     -------
     MasterSolution
-        Its bandwidth is NaN when the solver found none.
     """
     import clarabel
 
     layout = _layout(program, cuts, price, weights, scale)
-    cones = [
+    shapes = [
         clarabel.ZeroConeT(program.rows.equal),
         clarabel.NonnegativeConeT(layout.nonnegative),
         *[clarabel.SecondOrderConeT(3)] * layout.cones,
@@ -122,23 +118,27 @@ def solve_master(
         np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(size + 1, dtype=np.int64), (size, size)
     )
     solver = clarabel.DefaultSolver(
-        nothing, layout.cost, _csc(layout.matrix), layout.bound, cones, settings
+        nothing, layout.cost, _csc(layout.matrix), layout.bound, shapes, settings
     )
     solution = solver.solve()
-    x, z = np.array(solution.x), np.array(solution.z)
-    dimensions = program.dimensions
-    bandwidth = x[:dimensions] * scale
-    multipliers = z * layout.unscale
-    rows = len(program.rows.bound)
-    y = multipliers[:rows].copy()
+    x, z = np.array(solution.x), np.array(solution.z) * layout.unscale
+    dimensions, rows = program.dimensions, len(program.rows.bound)
+    status = str(solution.status)
+    if not (np.isfinite(x).all() and np.isfinite(z).all()):
+        return MasterSolution(np.full(dimensions, np.nan), None, status)
+    y = z[:rows].copy()
     y[program.rows.equal :] = np.maximum(y[program.rows.equal :], 0)
-    if not np.isfinite(z).all():
-        return MasterSolution(np.full(dimensions, np.nan), -np.inf, y, str(solution.status))
-    start = rows + dimensions
-    pieces = np.maximum(multipliers[start : start + layout.pieces], 0)
-    path = np.maximum(multipliers[start + layout.pieces :][: len(cuts)], 0)
-    bound = certified_bound(program, cuts, price, weights, y, pieces, path)
-    return MasterSolution(bandwidth, bound, y, str(solution.status))
+    at = rows + dimensions
+    cones = z[len(z) - 3 * layout.cones :].reshape(-1, 3)
+    reach = np.zeros(len(program.terms.forms))
+    reach[: layout.cones] = np.maximum(cones[:, 0] - cones[:, 1], 0)
+    multipliers = Multipliers(
+        rows=y,
+        pieces=np.maximum(z[at : at + layout.pieces], 0),
+        cuts=np.maximum(z[at + layout.pieces :][: len(cuts)], 0),
+        forms=reach,
+    )
+    return MasterSolution(x[:dimensions] * scale, multipliers, status)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +203,7 @@ def _layout(
             matrix[at, :dimensions], matrix[at, s_at + f] = -v[f], -1.0
             matrix[at + 1, :dimensions], matrix[at + 1, s_at + f] = v[f], -1.0
             bound[at + 2] = 2.0
+            unscale[at : at + 3] = unit / reach[f]
             at += 3
     cost = np.zeros(columns)
     cost[:dimensions] = price * scale / unit

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from libra.errors import FieldError, nearest, shown
-from libra.units import BANDWIDTH
+from libra.units import BANDWIDTH, TIME
 
 __all__ = ["Dimension", "Network", "Topology", "parse_shape"]
 
@@ -84,6 +84,10 @@ class Dimension:
         Limits on an NPU's bandwidth in this dimension [bytes/s]; None: no limit.
     in_network : bool
         The switch reduces in the network: an all-reduce sends its buffer only once.
+    latency : float
+        Of one hop [s]; through a switch a message takes two.
+    efficiency : float
+        Fraction of the nominal bandwidth that collectives reach here, in (0, 1].
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -95,6 +99,8 @@ class Dimension:
     min_bandwidth: Bandwidth | None = None
     max_bandwidth: Bandwidth | None = None
     in_network: bool = False
+    latency: Annotated[float, TIME] = 0.0
+    efficiency: float = 1.0
 
     def __post_init__(self) -> None:
         if self.size < 2:
@@ -115,6 +121,10 @@ class Dimension:
             )
         if self.name in _RESERVED:
             raise FieldError("name", f"the name is reserved, got {self.name!r}. Rename it.")
+        if not 0 < self.efficiency <= 1:
+            raise FieldError(
+                "efficiency", f"an efficiency is in (0, 1], got {self.efficiency!r}. Correct it."
+            )
         if self.in_network and self.topology is not Topology.SWITCH:
             raise FieldError(
                 "in_network",

@@ -13,6 +13,7 @@ Floats = NDArray[np.float64]
 
 _ROUNDS = 8
 TOLERANCE = 1e-13
+_ENOUGH = 1e-10
 
 
 def polish(rows: Rows, bandwidth: Floats, multipliers: Floats) -> Floats:
@@ -41,22 +42,29 @@ def polish(rows: Rows, bandwidth: Floats, multipliers: Floats) -> Floats:
         return b
     size = np.maximum(np.abs(rows.matrix) @ b, np.abs(rows.bound))
     size[size == 0] = 1.0
-    active = np.zeros(len(rows.bound), dtype=np.bool_)
-    active[: rows.equal] = True
+    equal = np.arange(len(size)) < rows.equal
     slack = (rows.bound - rows.matrix @ b) / size
-    active |= (slack < 1e-6) & (multipliers * size > slack)
-    wanted = active.copy()
+    binding = equal | ((slack < 1e-6) & (multipliers * size > slack))
+    # Rows that seem to bind may contradict each other where many meet; then only those that must.
+    for wanted in (binding, equal):
+        found = _project(rows, b, size, wanted)
+        if found is not None:
+            return found
+    return np.full_like(b, np.nan)
+
+
+def _project(rows: Rows, b: Floats, size: Floats, wanted: NDArray[np.bool_]) -> Floats | None:
+    """Project onto the wanted rows and those found violated; None if that does not end."""
+    active = wanted.copy()
     for _ in range(_ROUNDS):
         excess = (rows.matrix @ b - rows.bound) / size
-        excess[: rows.equal] = np.abs(excess[: rows.equal])
-        broken = excess > TOLERANCE
-        if not broken.any() and not (np.abs(excess[wanted]) > TOLERANCE).any():
+        broken = np.where(wanted, np.abs(excess), excess) > TOLERANCE
+        if not broken.any():
             return b
         active |= broken
-        chosen = rows.matrix[active] * b
-        residual = (rows.bound - rows.matrix @ b)[active]
-        step = np.linalg.lstsq(chosen / size[active, None], residual / size[active], rcond=1e-12)[0]
+        chosen = rows.matrix[active] * b / size[active, None]
+        step = np.linalg.lstsq(chosen, -excess[active], rcond=1e-12)[0]
         b = np.maximum(b * (1 + step), 0.0)
     excess = (rows.matrix @ b - rows.bound) / size
     excess[: rows.equal] = np.abs(excess[: rows.equal])
-    return b if (excess <= 1e-10).all() else np.full_like(b, np.nan)
+    return b if (excess <= _ENOUGH).all() else None

@@ -44,13 +44,17 @@ class Rows:
 
     @cached_property
     def largest(self) -> Floats:
-        """Upper limit of each bandwidth that a single row implies; infinite where none does."""
-        one_sided = (self.matrix >= 0).all(axis=1)
-        matrix, bound = self.matrix[one_sided], np.maximum(self.bound[one_sided], 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            limits = np.where(matrix > 0, bound[:, None] / matrix, np.inf)
-        result: Floats = limits.min(axis=0, initial=np.inf)
-        return result
+        """Upper limit of each bandwidth that the rows imply in turn; may be infinite."""
+        matrix = np.vstack([self.matrix, -self.matrix[: self.equal]])
+        bound = np.concatenate([self.bound, -self.bound[: self.equal]])
+        limit = np.full(self.matrix.shape[1], np.inf)
+        for _ in limit:
+            # a_d B_d <= bound + sum of |a_i| B_i over the other dimensions with a negative a_i.
+            with np.errstate(invalid="ignore", divide="ignore"):
+                room = bound + np.where(matrix < 0, -matrix * limit, 0.0).sum(axis=1)
+                each = np.where(matrix > 0, np.maximum(room, 0)[:, None] / matrix, np.inf)
+            limit = np.minimum(limit, each.min(axis=0, initial=np.inf))
+        return limit
 
 
 def build_rows(constraints: Sequence[LinearConstraint], dimensions: int) -> Rows:

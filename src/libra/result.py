@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.collectives import Collective
-from libra.design import Design, Objective
+from libra.breakdown import WorkloadResult, workload_result
+from libra.design import Chunks, Design, Objective, best_chunks_at, time_design
 from libra.program import Rows
 from libra.timing import StepTiming, critical_path
 from libra.units import BANDWIDTH, GB_PER_S
@@ -20,65 +20,14 @@ if TYPE_CHECKING:
     import polars
 
 __all__ = [
-    "CollectiveTime",
     "Result",
     "ShadowPrice",
     "Solver",
-    "WorkloadResult",
     "make_result",
     "shadow_prices",
 ]
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class CollectiveTime:
-    """One distinct collective on the critical path.
-
-    Attributes
-    ----------
-    collective : Collective
-        What it is.
-    count : float
-        How often it is on the path.
-    time : float
-        Time of all of them together [s].
-    limited_by : tuple of str
-        Dimensions whose bandwidth sets its time (within 1e-6).
-    """
-
-    collective: Collective
-    count: float
-    time: float
-    limited_by: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class WorkloadResult:
-    """One workload at the result's bandwidths.
-
-    Attributes
-    ----------
-    name : str
-    step_time : float
-        [s]
-    compute : float
-        Compute on the critical path [s].
-    exposed_communication : float
-        Communication on the critical path [s]; with `compute` it sums to `step_time`.
-    busy : tuple of float
-        Time each dimension is in use during a step [s].
-    collectives : tuple of CollectiveTime
-        What the exposed communication consists of.
-    """
-
-    name: str
-    step_time: float
-    compute: float
-    exposed_communication: float
-    busy: tuple[float, ...]
-    collectives: tuple[CollectiveTime, ...]
 
 
 @dataclass(frozen=True)
@@ -137,6 +86,8 @@ class Result:
         In the objective's unit: s, or s*USD. The bound is None for an evaluation.
     gap : float or None
         (value - bound) / value.
+    chunk_bound : float or None
+        Where the numbers of chunks were chosen: what no numbers can beat, in the objective's unit.
     speedup : float
         Step time of the baseline over that of the result.
     baseline : ndarray, shape (dimensions,)
@@ -157,6 +108,7 @@ class Result:
     objective_value: float
     objective_bound: float | None
     gap: float | None
+    chunk_bound: float | None
     speedup: float
     baseline: Floats
     workloads: tuple[WorkloadResult, ...]
@@ -181,13 +133,14 @@ class Result:
             "step_time_s": self.step_time,
             "bound_s": self.bound_time,
             "gap": self.gap,
+            "chunk_bound": self.chunk_bound,
             "objective_value": self.objective_value,
             "objective_bound": self.objective_bound,
             "network_cost_usd": self.network_cost,
             "network_power_w": self.network_power,
             "speedup_vs_baseline": self.speedup,
             "baseline_GBps": [b / GB_PER_S for b in self.baseline.tolist()],
-            "workloads": [_workload_dict(w) for w in self.workloads],
+            "workloads": [w.to_dict() for w in self.workloads],
             "shadow_prices": [
                 {
                     "constraint": p.constraint,
@@ -243,27 +196,6 @@ class Result:
         return html
 
 
-def _workload_dict(w: WorkloadResult) -> dict[str, Any]:
-    return {
-        "name": w.name,
-        "step_time_s": w.step_time,
-        "compute_s": w.compute,
-        "exposed_communication_s": w.exposed_communication,
-        "busy_s": list(w.busy),
-        "collectives": [
-            {
-                "kind": c.collective.kind.value,
-                "bytes": c.collective.size,
-                "count": c.count,
-                "group": c.collective.group.name,
-                "time_s": c.time,
-                "limited_by": list(c.limited_by),
-            }
-            for c in w.collectives
-        ],
-    }
-
-
 def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _finite(v) for k, v in value.items()}
@@ -309,22 +241,21 @@ def shadow_prices(
 
 def make_result(
     design: Design,
-    timings: Sequence[StepTiming],
+    chunks: Chunks | None,
     bandwidth: Floats,
     *,
     status: str,
-    objective: float | None,
-    bound: float | None,
+    objective: float | None = None,
+    bound: float | None = None,
+    chunk_bound: float | None = None,
     shadow: tuple[ShadowPrice, ...],
-    solver: Solver | None,
+    solver: Solver | None = None,
 ) -> Result:
-    """Result of a design at given bandwidths."""
+    """Result of a design at given bandwidths and numbers of chunks (None: the model's)."""
+    timings = time_design(design, chunks)
     cost = float(design.bandwidth_prices @ bandwidth)
-    workloads = tuple(
-        _workload_result(w.name, timing, bandwidth, design.network.names)
-        for w, timing in zip(design.workloads, timings, strict=True)
-    )
-    step_time = _weighted_time(design, timings, bandwidth)
+    paths = [critical_path(timing, bandwidth) for timing in timings]
+    step_time = sum(w.weight * p.time for w, p in zip(design.workloads, paths, strict=True))
     if objective is None:
         product = design.objective is Objective.TIME_COST
         objective = step_time * (design.fixed_cost + cost) if product else step_time
@@ -333,24 +264,31 @@ def make_result(
         if design.baseline is None
         else np.array(design.baseline)
     )
+    equal = _weighted_time(design, time_design(design, best_chunks_at(design, baseline)), baseline)
     gap = None
     if bound is not None:
         gap = (objective - bound) / objective if objective > 0 else 0.0
     return Result(
-        status,
-        bandwidth,
-        step_time,
-        cost,
-        None,
-        objective,
-        bound,
-        gap,
-        _weighted_time(design, timings, baseline) / step_time if step_time > 0 else 1.0,
-        baseline,
-        workloads,
-        shadow,
-        design,
-        solver,
+        status=status,
+        bandwidth=bandwidth,
+        step_time=step_time,
+        network_cost=cost,
+        network_power=None,
+        objective_value=objective,
+        objective_bound=bound,
+        gap=gap,
+        chunk_bound=chunk_bound,
+        speedup=equal / step_time if step_time > 0 else 1.0,
+        baseline=baseline,
+        workloads=tuple(
+            workload_result(w.name, timing, path, bandwidth, design.network.names, counts)
+            for w, timing, path, counts in zip(
+                design.workloads, timings, paths, chunks or ((),) * len(timings), strict=True
+            )
+        ),
+        shadow_prices=shadow,
+        design=design,
+        solver=solver,
     )
 
 
@@ -358,33 +296,4 @@ def _weighted_time(design: Design, timings: Sequence[StepTiming], bandwidth: Flo
     return sum(
         w.weight * critical_path(timing, bandwidth).time
         for w, timing in zip(design.workloads, timings, strict=True)
-    )
-
-
-def _workload_result(
-    name: str, timing: StepTiming, bandwidth: Floats, names: Sequence[str]
-) -> WorkloadResult:
-    path = critical_path(timing, bandwidth)
-    pieces, tau = timing.terms.piece_times(bandwidth), timing.terms.times(bandwidth)
-    collectives = []
-    for j in np.flatnonzero(path.counts):
-        span = slice(timing.terms.start[j], timing.terms.start[j + 1])
-        active = pieces[span] >= tau[j] * (1 - 1e-6)
-        forms = timing.terms.coefficient[span][active].any(axis=0)
-        dimensions = timing.terms.forms[forms].any(axis=0)
-        collectives.append(
-            CollectiveTime(
-                timing.graph.collectives[j],
-                float(path.counts[j]),
-                float(path.counts[j] * tau[j]),
-                tuple(np.array(names)[dimensions].tolist()),
-            )
-        )
-    return WorkloadResult(
-        name,
-        path.time,
-        path.fixed,
-        path.time - path.fixed,
-        tuple(timing.busy(bandwidth).tolist()),
-        tuple(collectives),
     )

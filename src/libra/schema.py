@@ -15,14 +15,14 @@ from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from libra.collectives import CollectiveModel
+from libra.collectives import CollectiveModel, EfficiencyPoint
 from libra.cost import PartPrices, PriceList
 from libra.design import Objective, check_weight
 from libra.errors import FieldError, Place, Problem, nearest, shown
 from libra.network import Dimension, Topology, parse_shape
 from libra.presets import load_presets
-from libra.units import BANDWIDTH
-from libra.workload.schedule import TrainingLoop
+from libra.units import BANDWIDTH, SIZE
+from libra.workload.schedule import LoopKind, TrainingLoop
 from libra.yaml_source import Source
 
 if TYPE_CHECKING:
@@ -33,11 +33,7 @@ __all__ = ["DesignFile", "WorkloadEntry", "file_place", "read_design_file"]
 
 # Keys of the contract that this version does not read yet: said plainly, never ignored.
 _PLANNED = {
-    "latency",
     "bandwidth_choices",
-    "algorithm",
-    "chunks",
-    "contention",
     "model",
     "accelerator",
     "batch",
@@ -48,15 +44,13 @@ _PLANNED = {
     "scenarios",
     "sequence_parallel",
     "zero",
-    "pp",
     "ep",
     "cp",
 }
 _PLANNED_VALUES = {
-    "training_loop": ("tp-dp-overlap", "1f1b"),
     "objective": ("cost", "worst-time"),
 }
-_ROLES = ("tp", "dp")
+_ROLES = ("tp", "pp", "dp")
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,7 @@ class Parallel:
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     tp: int = 1
+    pp: int = 1
     dp: int = 1
 
     def __post_init__(self) -> None:
@@ -77,8 +72,29 @@ class Parallel:
 
     @property
     def degrees(self) -> dict[str, int]:
-        """Degree of each role, innermost first."""
-        return {role: getattr(self, role) for role in _ROLES}
+        """Degree of each role, innermost first; without pp if there is one stage."""
+        return {role: getattr(self, role) for role in _ROLES if role != "pp" or self.pp > 1}
+
+
+@dataclass(frozen=True)
+class PipelineEntry:
+    """How a step is cut over the pipeline stages of a text workload.
+
+    Attributes
+    ----------
+    micro_batches : int
+        Micro-batches a step; the trace's forward and backward passes are those of one.
+    activation : float
+        What a stage sends to the next for one micro-batch, and back [bytes].
+    virtual_stages : int
+        Parts of the model on each stage.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    micro_batches: int
+    activation: Annotated[float, SIZE]
+    virtual_stages: int = 1
 
 
 @dataclass(frozen=True)
@@ -93,6 +109,8 @@ class WorkloadEntry:
     parallel: Parallel | None = None
     groups: Mapping[str, tuple[int, ...]] | None = None
     weight: float | None = None
+    training_loop: TrainingLoop | None = None
+    pipeline: PipelineEntry | None = None
     right: bool = True
 
     def faults(self) -> Iterator[FieldError]:
@@ -153,12 +171,14 @@ _ENTRY_FORMS: Mapping[str, Any] = {
     "parallel": Parallel,
     "groups": Mapping[str, tuple[int, ...]],
     "weight": float,
+    "training_loop": TrainingLoop,
+    "pipeline": PipelineEntry,
 }
 
 _DEFAULTS: Mapping[str, Any] = {
     "prices": "default",
     "collectives": {},
-    "training_loop": TrainingLoop.NO_OVERLAP.value,
+    "training_loop": LoopKind.NO_OVERLAP.value,
     "constraints": [],
     "objective": Objective.TIME.value,
     "baseline": "equal",
@@ -193,8 +213,8 @@ def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
         reader.read("network", expand_network),
         tuple(reader.read_entry(item, ("workloads", k)) for k, item in enumerate(workloads)),
         reader.read("prices", expand_prices),
-        reader.read("collectives"),
-        reader.read("training_loop"),
+        reader.read("collectives", _expand_collectives),
+        reader.read("training_loop", _expand_loop),
         tuple(reader.validate(str, c, ("constraints", k)) for k, c in enumerate(constraints)),
         reader.read("objective"),
         reader.read("baseline", _expand_baseline),
@@ -240,6 +260,8 @@ class _Reader:
         self.refuse_unknown(item, _ENTRY_FORMS, place)
         if "trace" not in item:
             self.note((*place, "trace"), "is missing, got nothing. Add trace:.")
+        if "training_loop" in item:
+            item = item | {"training_loop": _expand_loop(item["training_loop"], self.note)}
         values = {
             key: self.validate(form, item[key], (*place, key))
             for key, form in _ENTRY_FORMS.items()
@@ -336,15 +358,33 @@ def _one_for_each(key: str, items: Any, shape: str, note: Note) -> bool:
 
 
 def expand_prices(value: Any, note: Note) -> Any:
-    """Long form of prices, ``tiers`` and ``npu``; None after noting what is wrong."""
-    if isinstance(value, str):
-        presets = load_presets("prices")
-        if value not in presets:
-            return note((), f"unknown price list, got {shown(value)}. {nearest(value, presets)}")
-        return {"tiers": presets[value]["tiers"], "source": presets[value]["source"]}
+    """Long form of prices, ``tiers`` and ``npu``; None after noting what is wrong.
+
+    A mapping without tiers, ``{npu: 25000 USD}``, adds to the default list.
+    """
+    presets = load_presets("prices")
+    own: dict[str, Any] = {}
     if isinstance(value, dict):
         own = {k: v for k, v in value.items() if k == "npu"}
-        return own | {"tiers": {k: v for k, v in value.items() if k != "npu"}}
+        tiers = {k: v for k, v in value.items() if k != "npu"}
+        if tiers or not own:
+            return own | {"tiers": tiers}
+        value = "default"
+    if isinstance(value, str):
+        if value not in presets:
+            return note((), f"unknown price list, got {shown(value)}. {nearest(value, presets)}")
+        return own | {"tiers": presets[value]["tiers"], "source": presets[value]["source"]}
+    return value
+
+
+def _expand_loop(value: Any, note: Note) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _expand_collectives(value: Any, note: Note) -> Any:
+    """Long form of the collective model: ``chunks: auto`` is the default."""
+    if isinstance(value, dict) and value.get("chunks") == "auto":
+        return {k: v for k, v in value.items() if k != "chunks"}
     return value
 
 
@@ -364,6 +404,8 @@ def file_place(data: Any, place: Place) -> Place:
             return ("network", *parts.get(key, ("shape",)))
         case ("network", *_) if isinstance(data.get("network"), str):
             return ("network",)
+        case (*around, "training_loop", "kind"):
+            return (*around, "training_loop")
     return place
 
 
@@ -421,6 +463,12 @@ def _valid_keys(place: Place) -> list[str]:
             owner: Any = PartPrices
         case ("workloads", int(), "parallel"):
             owner = Parallel
+        case ("workloads", int(), "pipeline"):
+            owner = PipelineEntry
+        case (*_, "training_loop"):
+            owner = TrainingLoop
+        case ("collectives", "efficiency", *_):
+            owner = EfficiencyPoint
         case _:
             owner = _OWNERS[str(place[0])]
     return [f.name for f in fields(owner)]

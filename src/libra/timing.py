@@ -8,25 +8,31 @@ and n_j the fixed time and the collective counts along it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.collectives import CollectiveModel, collective_pieces, dimension_bytes
+from libra.collectives import CollectiveModel, dimension_bytes
+from libra.jit import faster
 from libra.network import Network
-from libra.workload.graph import StepGraph, sum_by_index
+from libra.pieces import best_chunks, collective_pieces
+from libra.queues import add_queues
+from libra.workload.graph import StepGraph
 
-__all__ = ["Path", "StepTiming", "Terms", "build_timing", "critical_path", "merge_terms"]
+__all__ = [
+    "Path",
+    "StepTiming",
+    "Terms",
+    "build_timing",
+    "choose_chunks",
+    "critical_path",
+    "merge_terms",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-# Above this many tasks the compiled pass repays the import of its compiler (about 0.5 s).
-_COMPILE_ABOVE = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,16 +132,48 @@ class Path:
     counts: Floats
 
 
-def build_timing(graph: StepGraph, network: Network, model: CollectiveModel) -> StepTiming:
-    """Pieces and traffic of a graph's distinct collectives on a network."""
+def build_timing(
+    graph: StepGraph,
+    network: Network,
+    model: CollectiveModel,
+    chunks: Sequence[int | None] | None = None,
+) -> StepTiming:
+    """Time model of a graph on a network: queues, pieces and traffic of its collectives.
+
+    Parameters
+    ----------
+    graph : StepGraph
+        What the program waits for.
+    network : Network
+    model : CollectiveModel
+    chunks : sequence of int or None, optional
+        Chunks of each distinct collective where the model leaves them open, see `choose_chunks`;
+        None: what no number of chunks can beat.
+    """
     dimensions = len(network.dimensions)
+    counts = chunks or [model.chunks] * len(graph.collectives)
     traffic = np.array([dimension_bytes(c, network, model) for c in graph.collectives])
-    pieces = [collective_pieces(c, network, model) for c in graph.collectives]
     terms = merge_terms(
-        [Terms(p.alpha, p.coefficient, p.forms, np.array([0, len(p.alpha)])) for p in pieces],
+        [
+            Terms(p.alpha, p.coefficient, p.forms, np.array([0, len(p.alpha)]))
+            for p in (
+                collective_pieces(c, network, model, n)
+                for c, n in zip(graph.collectives, counts, strict=True)
+            )
+        ],
         dimensions,
     )
-    return StepTiming(graph, terms, traffic.reshape(len(pieces), dimensions))
+    queued = add_queues(graph, network, model)
+    return StepTiming(queued, terms, traffic.reshape(len(graph.collectives), dimensions))
+
+
+def choose_chunks(
+    graph: StepGraph, network: Network, model: CollectiveModel, bandwidth: Floats
+) -> tuple[int | None, ...]:
+    """Chunks of each distinct collective: the model's, or the best at given bandwidths."""
+    if model.chunks is not None:
+        return (model.chunks,) * len(graph.collectives)
+    return tuple(best_chunks(c, network, model, bandwidth) for c in graph.collectives)
 
 
 def merge_terms(parts: Sequence[Terms], dimensions: int) -> Terms:
@@ -184,42 +222,51 @@ def _weighted(counts: Floats, tau: Floats) -> float:
 
 def _longest_path(graph: StepGraph, tau: Floats) -> tuple[float, Floats]:
     """Fixed time and collective counts along the longest path."""
-    entries = graph.count_value * tau[graph.count_index]
-    duration = graph.fixed + sum_by_index(graph.count_task, entries, graph.tasks)
-    trace = _compiled_trace() if graph.tasks > _COMPILE_ABOVE else _trace
-    on_path = trace(duration, graph.predecessor_start, graph.predecessor)
-    per_task = on_path[graph.count_task]
-    counts = sum_by_index(
-        graph.count_index[per_task], graph.count_value[per_task], len(graph.collectives)
+    walk = faster(_walk, graph.tasks)
+    fixed, counts = walk(
+        graph.fixed,
+        graph.count_start,
+        graph.count_index,
+        graph.count_value,
+        graph.predecessor_start,
+        graph.predecessor,
+        tau,
     )
-    return float(graph.fixed[on_path].sum()), counts
+    return float(fixed), counts
 
 
-def _trace(duration: Floats, start: Ints, predecessor: Ints) -> NDArray[np.bool_]:
-    """Mark the tasks on the longest path; one pass forward, one walk back."""
-    n = len(duration)
+def _walk(
+    fixed: Floats,
+    count_start: Ints,
+    count_index: Ints,
+    count_value: Floats,
+    start: Ints,
+    predecessor: Ints,
+    tau: Floats,
+) -> tuple[float, Floats]:
+    """One pass forward for the end of each task and what it waited for, one walk back."""
+    n = len(fixed)
     end = np.zeros(n)
-    best = np.full(n, -1)
+    awaited = np.full(n, -1)
     last = 0
     for i in range(n):
-        ready = 0.0
+        time = 0.0
         for k in range(start[i], start[i + 1]):
             p = predecessor[k]
-            if end[p] > ready or best[i] < 0:
-                ready = end[p]
-                best[i] = p
-        end[i] = ready + duration[i]
-        if end[i] > end[last]:
+            if awaited[i] < 0 or end[p] > time:
+                time = end[p]
+                awaited[i] = p
+        time += fixed[i]
+        for k in range(count_start[i], count_start[i + 1]):
+            time += count_value[k] * tau[count_index[k]]
+        end[i] = time
+        if time > end[last]:
             last = i
-    on_path = np.zeros(n, dtype=np.bool_)
+    total = 0.0
+    counts = np.zeros(len(tau))
     while last >= 0:
-        on_path[last] = True
-        last = best[last]
-    return on_path
-
-
-@cache
-def _compiled_trace() -> Callable[[Floats, Ints, Ints], NDArray[np.bool_]]:
-    import numba
-
-    return cast(Callable[[Floats, Ints, Ints], NDArray[np.bool_]], numba.njit(_trace))
+        total += fixed[last]
+        for k in range(count_start[last], count_start[last + 1]):
+            counts[count_index[k]] += count_value[k]
+        last = awaited[last]
+    return total, counts

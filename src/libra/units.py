@@ -24,6 +24,7 @@ __all__ = [
     "GB_PER_S",
     "MONEY",
     "PRICE_RATE",
+    "SIZE",
     "TIME",
     "Kind",
     "format_bytes",

@@ -96,6 +96,8 @@ class TextWorkload:
         ``model_parallel_NPU_group``.
     recomputed : frozenset of int
         Layers whose forward pass runs again in the backward pass.
+    last_bottom : int
+        ``DLRM_LAST_BOTTOM_LAYER``; -1: none.
     file : str
         Where it was read from.
     """
@@ -104,6 +106,7 @@ class TextWorkload:
     policy: str = ""
     tensor_parallel: int | None = None
     recomputed: frozenset[int] = frozenset()
+    last_bottom: int = -1
     file: str = ""
 
 
@@ -179,6 +182,8 @@ def _read_header(rows: list[Row], problems: ProblemList) -> tuple[TextWorkload, 
     values = _read_parameters(words[1:], policy, line, problems)
     if values is not None and "model_parallel_NPU_group" in _PARAMETERS.get(policy, ()):
         workload = _read_transformer(workload, values, count, line, problems)
+    if values is not None and "DLRM_LAST_BOTTOM_LAYER" in values:
+        workload = _read_dlrm(workload, values, count, line, problems)
     return workload, layers
 
 
@@ -248,6 +253,25 @@ def _read_transformer(
     if workload.policy == _RECOMPUTING:
         recomputed = _read_checkpoints(values, count, line, problems)
     return replace(workload, tensor_parallel=group[0], recomputed=recomputed)
+
+
+def _read_dlrm(
+    workload: TextWorkload,
+    values: dict[str, list[int]],
+    count: int,
+    line: int,
+    problems: ProblemList,
+) -> TextWorkload:
+    last = values["DLRM_LAST_BOTTOM_LAYER"]
+    if len(last) != 1 or last[0] >= count:
+        problems.add(
+            f"needs one layer index below {count}, got {shown(last)}. "
+            "Write e.g. 'DLRM_LAST_BOTTOM_LAYER: 7'.",
+            "DLRM_LAST_BOTTOM_LAYER",
+            line,
+        )
+        return workload
+    return replace(workload, last_bottom=last[0])
 
 
 def _read_checkpoints(

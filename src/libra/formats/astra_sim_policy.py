@@ -14,7 +14,7 @@ from libra.workload.layers import Layer, Phase
 __all__ = ["SIZE_CONVENTION", "place_text_workload", "text_size"]
 
 _TRANSFORMER = POLICIES["HYBRID_TRANSFORMER"]
-_EMBEDDING = ("all", "all", "none")
+_EMBEDDING = ("all", "all", "all")
 
 
 def place_text_workload(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from libra.collectives import Collective, distinct
 from libra.errors import FieldError
 
-__all__ = ["StepGraph", "chain_graph"]
+__all__ = ["GraphBuilder", "StepGraph", "add_predecessors", "chain_graph", "sum_by_index"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -41,6 +41,12 @@ class StepGraph:
         Task i waits for ``predecessor[predecessor_start[i]:predecessor_start[i + 1]]``.
     predecessor : ndarray of int
         Indices of earlier tasks.
+    places : ndarray of int, shape (tasks,), or None
+        Which NPU (of those that differ, e.g. pipeline stages) runs each task; None: the same one.
+    labels : tuple of str
+        What a person calls each task; empty: nothing.
+    note : tuple of str
+        What a user should know about how the graph was made.
 
     Raises
     ------
@@ -56,7 +62,9 @@ class StepGraph:
     count_value: Floats
     predecessor_start: Ints
     predecessor: Ints
-    note: tuple[str, ...] = field(default=())
+    places: Ints | None = None
+    labels: tuple[str, ...] = ()
+    note: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         tasks = len(self.fixed)
@@ -64,10 +72,16 @@ class StepGraph:
             raise FieldError("fixed", "a step needs at least one task, got none. Add one.")
         _require_rows("count_start", self.count_start, len(self.count_index), tasks)
         _require_rows("predecessor_start", self.predecessor_start, len(self.predecessor), tasks)
-        for name, values in (("fixed", self.fixed), ("count_value", self.count_value)):
-            if len(values) and not (np.isfinite(values).all() and values.min() >= 0):
-                bad = values[~(np.isfinite(values) & (values >= 0))][0]
-                raise FieldError(name, f"must be finite and not negative, got {bad}. Mend it.")
+        for name, values, least in (
+            ("fixed", self.fixed, 0.0),
+            ("count_value", self.count_value, np.nextafter(0, 1)),
+        ):
+            if len(values) and not (np.isfinite(values).all() and values.min() >= least):
+                bad = values[~(np.isfinite(values) & (values >= least))][0]
+                what = "not negative" if least == 0 else "positive"
+                raise FieldError(name, f"must be finite and {what}, got {bad}. Mend it.")
+        if self.labels and len(self.labels) != tasks:
+            raise FieldError("labels", f"needs one a task, got {len(self.labels)}. Or none.")
         if len(self.count_value) != len(self.count_index):
             raise FieldError("count_value", "needs as many values as count_index. Mend it.")
         if len(self.count_index) and not (
@@ -162,4 +176,90 @@ def chain_graph(
         predecessor_start=np.maximum(np.arange(n + 1) - 1, 0),
         predecessor=np.arange(n - 1),
         note=tuple(note),
+    )
+
+
+class GraphBuilder:
+    """Collects tasks in program order and turns them into arrays.
+
+    Examples
+    --------
+    >>> builder = GraphBuilder()
+    >>> first = builder.add("forward", compute=1.0)
+    >>> _ = builder.add("backward", compute=2.0, after=[first])
+    >>> builder.build().tasks
+    2
+    """
+
+    def __init__(self) -> None:
+        self._fixed: list[float] = []
+        self._labels: list[str] = []
+        self._counts: list[Sequence[tuple[Collective, float]]] = []
+        self._after: list[Sequence[int]] = []
+        self._places: list[int] = []
+
+    def add(
+        self,
+        label: str,
+        compute: float = 0.0,
+        collectives: Sequence[tuple[Collective, float]] = (),
+        after: Sequence[int] = (),
+        place: int = 0,
+    ) -> int:
+        """Add a task and return its index.
+
+        Parameters
+        ----------
+        label : str
+            What a person calls it.
+        compute : float
+            Fixed time [s].
+        collectives : sequence of (Collective, float)
+            What it communicates after its compute, and how often.
+        after : sequence of int
+            Indices of the tasks it waits for.
+        place : int
+            Which NPU runs it.
+        """
+        self._fixed.append(compute)
+        self._labels.append(label)
+        self._counts.append(collectives)
+        self._after.append(after)
+        self._places.append(place)
+        return len(self._fixed) - 1
+
+    def build(self, note: Sequence[str] = ()) -> StepGraph:
+        """Graph of the tasks added so far."""
+        entries = [entry for task in self._counts for entry in task]
+        kinds, index = distinct(c for c, _ in entries)
+        return StepGraph(
+            fixed=np.array(self._fixed, dtype=np.float64),
+            collectives=kinds,
+            count_start=_starts(self._counts),
+            count_index=index,
+            count_value=np.array([n for _, n in entries], dtype=np.float64),
+            predecessor_start=_starts(self._after),
+            predecessor=np.array([p for task in self._after for p in task], dtype=np.int64),
+            places=np.array(self._places, dtype=np.int64) if any(self._places) else None,
+            labels=tuple(self._labels),
+            note=tuple(note),
+        )
+
+
+def _starts(rows: Sequence[Sequence[object]]) -> Ints:
+    return np.cumsum([0, *map(len, rows)], dtype=np.int64)
+
+
+def add_predecessors(graph: StepGraph, later: Ints, earlier: Ints) -> StepGraph:
+    """Graph in which the tasks `later` also wait for the tasks `earlier`, pair by pair."""
+    old = np.repeat(np.arange(graph.tasks), np.diff(graph.predecessor_start))
+    pairs = np.unique(
+        np.stack([np.concatenate([old, later]), np.concatenate([graph.predecessor, earlier])]),
+        axis=1,
+    )
+    counts = np.bincount(pairs[0], minlength=graph.tasks)
+    return replace(
+        graph,
+        predecessor_start=np.concatenate([[0], np.cumsum(counts)]),
+        predecessor=pairs[1],
     )

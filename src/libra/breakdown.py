@@ -1,0 +1,154 @@
+"""Where the time of a step goes: compute, and communication by collective and dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libra.collectives import Collective
+from libra.timing import Path, StepTiming
+
+__all__ = ["CollectiveTime", "WorkloadResult", "workload_result"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CollectiveTime:
+    """One distinct collective on the critical path.
+
+    Attributes
+    ----------
+    collective : Collective
+        What it is.
+    count : float
+        How often it is on the path.
+    time : float
+        Time of all of them together [s].
+    latency : float
+        Part of the time that no bandwidth shortens [s].
+    by_dimension : tuple of float
+        Part of the time that each dimension's bandwidth accounts for [s]; with `latency` they sum
+        to `time`.
+    limited_by : tuple of str
+        Dimensions whose bandwidth sets its time.
+    chunks : int or None
+        Number of chunks; None: arbitrarily many.
+    """
+
+    collective: Collective
+    count: float
+    time: float
+    latency: float
+    by_dimension: tuple[float, ...]
+    limited_by: tuple[str, ...]
+    chunks: int | None
+
+
+@dataclass(frozen=True)
+class WorkloadResult:
+    """One workload at the result's bandwidths.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    step_time : float
+        [s]
+    compute : float
+        Compute on the critical path [s].
+    exposed_communication : float
+        Communication on the critical path [s]; with `compute` it sums to `step_time`.
+    busy : tuple of float
+        Time each dimension is in use during a step [s].
+    collectives : tuple of CollectiveTime
+        What the exposed communication consists of.
+    """
+
+    name: str
+    step_time: float
+    compute: float
+    exposed_communication: float
+    busy: tuple[float, ...]
+    collectives: tuple[CollectiveTime, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with the keys of ``libra optimize --json``."""
+        return {
+            "name": self.name,
+            "step_time_s": self.step_time,
+            "compute_s": self.compute,
+            "exposed_communication_s": self.exposed_communication,
+            "busy_s": list(self.busy),
+            "collectives": [
+                {
+                    "kind": c.collective.kind.value,
+                    "bytes": c.collective.size,
+                    "count": c.count,
+                    "group": c.collective.group.name,
+                    "time_s": c.time,
+                    "latency_s": c.latency,
+                    "by_dimension_s": list(c.by_dimension),
+                    "limited_by": list(c.limited_by),
+                    "chunks": c.chunks,
+                }
+                for c in self.collectives
+            ],
+        }
+
+
+def workload_result(
+    name: str,
+    timing: StepTiming,
+    path: Path,
+    bandwidth: Floats,
+    names: Sequence[str],
+    chunks: Sequence[int | None] = (),
+) -> WorkloadResult:
+    """Breakdown of a workload's critical path, found at given bandwidths."""
+    terms = timing.terms
+    pieces, tau = terms.piece_times(bandwidth), terms.times(bandwidth)
+    reach = terms.forms @ bandwidth
+    collectives = []
+    for j in np.flatnonzero(path.counts):
+        span = slice(int(terms.start[j]), int(terms.start[j + 1]))
+        active = span.start + np.flatnonzero(pieces[span] >= tau[j] * (1 - 1e-6))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = np.where(terms.coefficient[active] > 0, terms.coefficient[active] / reach, 0.0)
+        limiting = terms.forms[(parts >= 0.5 * parts.max(axis=1)[:, None]).any(axis=0)].any(axis=0)
+        count = float(path.counts[j])
+        collectives.append(
+            CollectiveTime(
+                collective=timing.graph.collectives[j],
+                count=count,
+                time=count * float(tau[j]),
+                latency=count * float(terms.alpha[active[0]]),
+                by_dimension=tuple(
+                    (count * _by_dimension(parts[0], terms.forms, bandwidth)).tolist()
+                ),
+                limited_by=tuple(np.array(names)[limiting].tolist()),
+                chunks=chunks[int(j)] if chunks else None,
+            )
+        )
+    return WorkloadResult(
+        name,
+        path.time,
+        path.fixed,
+        path.time - path.fixed,
+        tuple(timing.busy(bandwidth).tolist()),
+        tuple(collectives),
+    )
+
+
+def _by_dimension(parts: Floats, forms: Floats, bandwidth: Floats) -> Floats:
+    """Time of each form shared among its dimensions by what they contribute to H . B."""
+    weights = forms * bandwidth
+    total = weights.sum(axis=1, keepdims=True)
+    shares = np.divide(weights, total, out=(forms > 0) / 1.0, where=total > 0)
+    with np.errstate(invalid="ignore"):
+        result: Floats = np.where(shares > 0, parts[:, None] * shares, 0.0).sum(axis=0)
+    return result

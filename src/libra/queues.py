@@ -1,0 +1,54 @@
+"""Queues: collectives that share a dimension's links wait for each other, in program order.
+
+A collective starts when every earlier collective of the program that uses the same links has ended.
+This approximates the hardware, where chunks of the second may fill gaps that the first leaves; with
+many chunks there are none to speak of. Groups with different strides in a fully connected block use
+different links, so they do not share them; on rings and switches they do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libra.collectives import Collective, CollectiveModel, Contention
+from libra.network import Network, Topology
+from libra.workload.graph import StepGraph, add_predecessors
+
+__all__ = ["add_queues", "links_of"]
+
+Ints = NDArray[np.int64]
+
+
+def links_of(collective: Collective, network: Network) -> tuple[tuple[int, int], ...]:
+    """Links that a collective occupies: (dimension, stride in a fully connected block or 0)."""
+    group = collective.group
+    return tuple(
+        (d, group.strides[d] if network.dimensions[d].topology is Topology.FULLY_CONNECTED else 0)
+        for d, extent in enumerate(group.extents)
+        if extent > 1
+    )
+
+
+def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> StepGraph:
+    """Graph in which each task also waits for the last one that uses the same links.
+
+    Returns the graph itself for ``contention: none`` and for a chain, where nothing can overlap.
+    """
+    if model.contention is Contention.NONE or graph.is_chain or not graph.collectives:
+        return graph
+    index: dict[tuple[int, int], list[int]] = {}
+    for j, collective in enumerate(graph.collectives):
+        for link in links_of(collective, network):
+            index.setdefault(link, []).append(j)
+    later, earlier = [], []
+    for users in index.values():
+        tasks = np.unique(graph.count_task[np.isin(graph.count_index, users)])
+        if graph.places is not None:
+            tasks = tasks[np.argsort(graph.places[tasks], kind="stable")]
+        same = np.ones(len(tasks) - 1, dtype=np.bool_)
+        if graph.places is not None:
+            same = np.diff(graph.places[tasks]) == 0
+        later.append(tasks[1:][same])
+        earlier.append(tasks[:-1][same])
+    return add_predecessors(graph, np.concatenate(later), np.concatenate(earlier))

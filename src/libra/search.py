@@ -1,0 +1,144 @@
+"""Cutting planes: the least ``weights . T(B) + price . B`` under linear rows, with its bound.
+
+Each round solves the master problem of `libra.master` (a lower bound), times the workloads at its
+bandwidths (an upper bound and, from each critical path, a new cut), and stops when the two meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libra.certificate import Multipliers, certified_bound
+from libra.master import MasterSolution, solve_master
+from libra.polish import polish
+from libra.program import Cut, Program
+from libra.timing import critical_path
+
+__all__ = ["MOST_ROUNDS", "Optimum", "Search", "first_guess", "minimise", "safe_scale", "weighted"]
+
+Floats = NDArray[np.float64]
+
+MOST_ROUNDS = 2000
+_AIM = 3e-8
+_PATIENCE = 3
+
+
+@dataclass
+class Search:
+    """State of one optimisation: the pool of cuts, which holds for any constraint and objective."""
+
+    program: Program
+    cuts: list[Cut] = field(default_factory=list)
+    known: set[tuple[int, float, bytes]] = field(default_factory=set)
+    scale: Floats = field(init=False)
+    rounds: int = 0
+
+    def __post_init__(self) -> None:
+        self.scale = first_guess(self.program)
+        self.step_times(self.scale)
+
+    def step_times(self, bandwidth: Floats) -> tuple[Floats, bool]:
+        """Step time of each workload [s] and whether a new cut was found."""
+        times, new = [], False
+        for w, timing in enumerate(self.program.timings):
+            path = critical_path(timing, bandwidth)
+            times.append(path.time)
+            key = (w, path.fixed, path.counts.tobytes())
+            if key not in self.known:
+                self.known.add(key)
+                self.cuts.append(Cut(w, path.fixed, path.counts))
+                new = True
+        return np.array(times), new
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """Least objective that was found, and its proven bound.
+
+    `multipliers` are those of the constraints at it, None if nothing was found.
+    """
+
+    bandwidth: Floats
+    value: float
+    bound: float
+    multipliers: Multipliers | None = None
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of value and bound; infinite if nothing was found."""
+        if not np.isfinite(self.value):
+            return np.inf
+        return (self.value - self.bound) / abs(self.value) if self.value else 0.0
+
+
+def first_guess(program: Program) -> Floats:
+    """Bandwidths of the right order of magnitude, to scale the first master problem by."""
+    rows = program.rows
+    size = np.abs(rows.matrix)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(
+            (size > 0) & (rows.bound != 0)[:, None], np.abs(rows.bound)[:, None] / size, np.inf
+        )
+    guess = each.min(axis=0, initial=np.inf)
+    known = guess[np.isfinite(guess)]
+    guess[~np.isfinite(guess)] = np.median(known) if len(known) else 1e11
+    result: Floats = guess / program.dimensions
+    return result
+
+
+def minimise(search: Search, price: Floats, weights: Floats, aim: float = _AIM) -> Optimum:
+    """Minimise ``weights . T(B) + price . B`` under the rows."""
+    program = search.program
+    best = Optimum(search.scale, np.inf, -np.inf)
+    stalled = 0
+    while best.gap > aim and stalled < _PATIENCE and search.rounds < MOST_ROUNDS:
+        search.rounds += 1
+        cuts = tuple(search.cuts)
+        master = solve_master(program, cuts, price, weights, search.scale)
+        stalled += 1
+        if master.multipliers is None:
+            search.scale = search.scale * np.exp(0.5 * (-1) ** np.arange(len(price)))
+            continue
+        bandwidth, new = _made_feasible(search, master, price, weights), False
+        value = np.inf
+        if bandwidth is not None:
+            times, new = search.step_times(bandwidth)
+            value = float(price @ bandwidth) + weighted(weights, times)
+        known = min(value, best.value)
+        bound = certified_bound(program, cuts, price, weights, master.multipliers, known)
+        progress = value < best.value * (1 - 1e-12) or bound > best.bound + 1e-12 * abs(bound)
+        stalled = 0 if progress or new else stalled
+        if bound > best.bound:
+            best = replace(best, bound=bound, multipliers=master.multipliers)
+        if bandwidth is not None and value < best.value:
+            best = replace(best, value=value, bandwidth=bandwidth)
+        search.scale = safe_scale(master.bandwidth)
+    return best
+
+
+def weighted(weights: Floats, times: Floats) -> float:
+    """Weighted sum of times, of which those with weight 0 may be infinite."""
+    used = weights > 0
+    return float(weights[used] @ times[used])
+
+
+def _made_feasible(
+    search: Search, master: MasterSolution, price: Floats, weights: Floats
+) -> Floats | None:
+    """Bandwidths of a master problem that meet the rows to rounding; None if they cannot be had."""
+    assert master.multipliers is not None
+    program, y = search.program, master.multipliers.rows
+    size = float(price @ np.maximum(master.bandwidth, 0))
+    if weights.any():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            size += weighted(weights, search.step_times(np.maximum(master.bandwidth, 0))[0])
+    bandwidth = polish(program.rows, master.bandwidth, y / size if 0 < size < np.inf else y * 0)
+    return bandwidth if np.isfinite(bandwidth).all() else None
+
+
+def safe_scale(bandwidth: Floats) -> Floats:
+    """Scale for the next master problem: bandwidths kept away from 0."""
+    return np.maximum(bandwidth, 1e-7 * max(float(bandwidth.max()), 1.0))
