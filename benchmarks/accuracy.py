@@ -34,7 +34,7 @@ from libra.design import Design, Workload
 from libra.formats.astra_sim import parse_text_workload
 from libra.network import Dimension, Network, Topology
 from libra.optimize import optimize_design
-from libra.pieces import collective_pieces
+from libra.pieces import Schedule, collective_pieces
 from libra.placement import Group, nest_groups, whole_group
 from libra.queues import add_queues, links_of
 from libra.simulate import Messages, Stage, message_rows, row_time, simulate_graph, stages_of
@@ -138,7 +138,8 @@ def modelled_collective(row: Row, algorithm: Algorithm = Algorithm.MULTI_RAIL) -
     )
     every = whole_group(network, "all", range(len(network.sizes)))
     collective = Collective(COLLECTIVES[row["collective"]], float(row["size_bytes"]), every)
-    p = collective_pieces(collective, network, model, model.chunks)
+    schedule = Schedule(model.chunks, algorithm)
+    p = collective_pieces(collective, network, model, schedule)
     return float((p.alpha + p.coefficient @ (1 / (p.forms @ bandwidth_of(row)))).max())
 
 
@@ -198,18 +199,26 @@ class Step:
     chunks: int
     whole_dimension: bool
 
-    def seen_by(self, collective: Collective) -> Network:
-        """Network as a group sees it: with the ring algorithm a part of a block is a whole ring."""
-        if not self.whole_dimension:
-            return self.network
-        return Network(
-            tuple(
-                replace(d, topology=Topology.RING, size=max(e, 2))
-                if d.topology is Topology.FULLY_CONNECTED
-                else d
-                for d, e in zip(self.network.dimensions, collective.group.extents, strict=True)
-            )
-        )
+    def seen_by(self, collective: Collective) -> tuple[Collective, Network]:
+        """A collective and the network as the simulator lets its group see it.
+
+        With the ring algorithm a part of a fully connected block is a whole ring. An all-to-all's
+        messages cross the hops of a ring, but do not load them.
+        """
+        group, kind = collective.group, collective.kind
+        dimensions = []
+        for d, e in zip(self.network.dimensions, group.extents, strict=True):
+            seen = d
+            if d.topology is Topology.FULLY_CONNECTED and self.whole_dimension:
+                seen = replace(d, topology=Topology.RING, size=max(e, 2))
+            if d.topology is Topology.RING and kind is CollectiveKind.ALL_TO_ALL:
+                hops = d.size * d.size // 4 / (d.size - 1)
+                seen = replace(d, topology=Topology.FULLY_CONNECTED, latency=hops * d.latency)
+            elif kind is CollectiveKind.ALL_TO_ALL:
+                seen = d
+            dimensions.append(seen)
+        alone = replace(group, strides=(1,) * len(dimensions)) if self.whole_dimension else group
+        return replace(collective, group=alone), Network(tuple(dimensions))
 
     def model(self) -> CollectiveModel:
         """Collective model of the simulator's configuration."""
@@ -220,9 +229,10 @@ class Step:
     def modelled(self) -> float:
         """Step time by the convex model [s]."""
         model = self.model()
+        schedule = Schedule(self.chunks, Algorithm.MULTI_RAIL)
         pieces = [
-            collective_pieces(c, self.seen_by(c), model, self.chunks)
-            for c in self.graph.collectives
+            collective_pieces(unit, seen, model, schedule)
+            for unit, seen in map(self.seen_by, self.graph.collectives)
         ]
         terms = merge_terms(
             [Terms(p.alpha, p.coefficient, p.forms, np.array([0, len(p.alpha)])) for p in pieces],
@@ -237,39 +247,11 @@ class Step:
         stages = []
         for collective in self.graph.collectives:
             lanes = dict(links_of(collective, self.network))
-            seen = self.seen_by(collective)
-            unit = (
-                replace(
-                    collective, group=replace(collective.group, strides=(1,) * len(seen.dimensions))
-                )
-                if self.whole_dimension
-                else collective
+            visits = stages_of(
+                *self.seen_by(collective), self.model(), self.bandwidth, self.chunks, TICK
             )
-            stages.append(
-                [
-                    Stage((s.link[0], lanes[s.link[0]]), s.time)
-                    for s in stages_of(
-                        unit,
-                        self._without_hops(unit, seen),
-                        self.model(),
-                        self.bandwidth,
-                        self.chunks,
-                        TICK,
-                    )
-                ]
-            )
+            stages.append([Stage((v.link[0], lanes[v.link[0]]), v.time) for v in visits])
         return simulate_graph(self.graph, stages, [self.chunks] * len(stages)).time
-
-    def _without_hops(self, collective: Collective, seen: Network) -> Network:
-        """For an all-to-all the simulator lets messages cross rings without loading the links."""
-        if collective.kind is not CollectiveKind.ALL_TO_ALL:
-            return seen
-        return Network(
-            tuple(
-                replace(d, topology=Topology.FULLY_CONNECTED) if d.topology is Topology.RING else d
-                for d in seen.dimensions
-            )
-        )
 
 
 def step_of(row: Row) -> Step:

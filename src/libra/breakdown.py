@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.collectives import Collective
+from libra.pieces import Schedule
 from libra.timing import Path, StepTiming
 
 __all__ = ["CollectiveTime", "WorkloadResult", "workload_result"]
@@ -107,7 +108,7 @@ def workload_result(
     path: Path,
     bandwidth: Floats,
     names: Sequence[str],
-    chunks: Sequence[int | None] = (),
+    schedules: Sequence[Schedule],
 ) -> WorkloadResult:
     """Breakdown of a workload's critical path, found at given bandwidths."""
     terms = timing.terms
@@ -131,7 +132,7 @@ def workload_result(
                     (count * _by_dimension(parts[0], terms.forms, bandwidth)).tolist()
                 ),
                 limited_by=tuple(np.array(names)[limiting].tolist()),
-                chunks=chunks[int(j)] if chunks else None,
+                chunks=schedules[int(j)].chunks,
             )
         )
     return WorkloadResult(

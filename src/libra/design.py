@@ -16,12 +16,13 @@ from libra.constraints import LinearConstraint, bound_constraints
 from libra.cost import PriceList, bandwidth_prices
 from libra.errors import FieldError
 from libra.network import Network
+from libra.pieces import Schedule, best_schedule
 from libra.placement import Group
-from libra.timing import StepTiming, build_timing, choose_chunks
+from libra.timing import StepTiming, build_timing
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
 
-__all__ = ["Chunks", "Design", "Objective", "Workload", "best_chunks_at", "time_design"]
+__all__ = ["Design", "Objective", "Schedules", "Workload", "best_schedules", "time_design"]
 
 
 class Objective(StrEnum):
@@ -194,28 +195,33 @@ def check_shrinking(
         )
 
 
-Chunks = tuple[tuple[int | None, ...], ...]
-"""Number of chunks of each distinct collective of each workload; None: arbitrarily many."""
+Schedules = tuple[tuple[Schedule, ...], ...]
+"""Schedule of each distinct collective of each workload."""
 
 
-def time_design(design: Design, chunks: Chunks | None = None) -> tuple[StepTiming, ...]:
+def time_design(design: Design, schedules: Schedules | None = None) -> tuple[StepTiming, ...]:
     """Time models of a design's workloads.
 
     Parameters
     ----------
     design : Design
-    chunks : Chunks or None
-        None: the collective model's number, or what no number of chunks can beat if it is open.
+    schedules : Schedules or None
+        None: what no schedules that the collective model allows can beat.
     """
     return tuple(
-        build_timing(w.graph, design.network, design.collectives, None if chunks is None else n)
-        for w, n in zip(design.workloads, chunks or ((),) * len(design.workloads), strict=True)
+        build_timing(w.graph, design.network, design.collectives, chosen)
+        for w, chosen in zip(
+            design.workloads, schedules or [None] * len(design.workloads), strict=True
+        )
     )
 
 
-def best_chunks_at(design: Design, bandwidth: NDArray[np.float64]) -> Chunks:
-    """Chunks of each collective: the model's number, or if it is open the best at bandwidths."""
+def best_schedules(design: Design, bandwidth: NDArray[np.float64]) -> Schedules:
+    """Schedules of those the collective model allows that are fastest at given bandwidths."""
     return tuple(
-        choose_chunks(w.graph, design.network, design.collectives, bandwidth)
+        tuple(
+            best_schedule(c, design.network, design.collectives, bandwidth)
+            for c in w.graph.collectives
+        )
         for w in design.workloads
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from libra.design import Design, best_chunks_at
+from libra.design import Design, best_schedules
 from libra.errors import InputError
 from libra.result import Result, make_result, shadow_prices
 
@@ -46,7 +46,7 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
         )
     return make_result(
         design,
-        best_chunks_at(design, given),
+        best_schedules(design, given),
         given,
         status="evaluated",
         shadow=shadow_prices(design, None, given, None),

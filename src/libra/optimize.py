@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from libra.design import Chunks, Design, Objective, best_chunks_at, time_design
+from libra.collectives import Algorithm
+from libra.design import Design, Objective, Schedules, best_schedules, time_design
 from libra.errors import SolverError
 from libra.feasibility import check_bounded, explain_infeasible, implied_equalities
+from libra.pieces import Schedule
 from libra.product import minimise_product
 from libra.program import build_program
 from libra.result import Result, Solver, make_result, shadow_prices
@@ -51,25 +53,21 @@ def optimize_design(design: Design) -> Result:
     ``time`` minimises the weighted sum of step times. ``time-cost`` minimises it times the cost of
     the network (and of the NPUs, where they have a price), see `libra.product`.
 
-    Where latency makes the number of chunks matter and the design leaves it open, see
-    `_settle_chunks`; bound and gap are then those for the numbers chosen, and `Result.chunk_bound`
-    is what no numbers can beat.
+    Where the collective model leaves schedules open (numbers of chunks under latency, the orders
+    of balanced chunks), see `_settle_schedules`; bound and gap are then those for the schedules
+    chosen, and `Result.schedule_bound` is what no schedules can beat.
     """
     start = time.perf_counter()
-    answer = _solve(design, None)
-    if any(
-        n is not None for part in best_chunks_at(design, answer.optimum.bandwidth) for n in part
-    ):
-        answer = _settle_chunks(design, answer)
+    answer = _settle_schedules(design, _solve(design, None))
     optimum, search = answer.optimum, answer.search
     return make_result(
         design,
-        answer.chunks,
+        answer.schedules,
         optimum.bandwidth,
         status="optimal",
         objective=optimum.value,
         bound=optimum.bound,
-        chunk_bound=answer.chunk_bound,
+        schedule_bound=answer.schedule_bound,
         shadow=shadow_prices(
             design,
             search.program.rows,
@@ -82,22 +80,22 @@ def optimize_design(design: Design) -> Result:
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """Optimum for given numbers of chunks (None: the model's), and the bound for any numbers."""
+    """Optimum for given schedules, and the bound for any schedules if it is another."""
 
     optimum: Optimum
     search: Search
-    chunks: Chunks | None
-    chunk_bound: float | None = None
+    schedules: Schedules
+    schedule_bound: float | None = None
 
 
-def _solve(design: Design, chunks: Chunks | None) -> _Answer:
-    """Optimum of a design whose collectives have given numbers of chunks.
+def _solve(design: Design, schedules: Schedules | None) -> _Answer:
+    """Optimum of a design for given schedules of its collectives; None: for the best of all.
 
     Constraints that meet in a point or an edge leave the cone program no interior, which its
     solver needs. Where it fails, those that hold with equality anyway are found and it tries again.
     """
     weights = np.array([w.weight for w in design.workloads])
-    timings = time_design(design, chunks)
+    timings = time_design(design, schedules)
     promise = _PROMISE[design.objective]
     search = Search(build_program(timings, weights, design.rows))
     optimum = _OBJECTIVES[design.objective](design, search)
@@ -113,29 +111,50 @@ def _solve(design: Design, chunks: Chunks | None) -> _Answer:
             f"stopped after {search.rounds} rounds at a relative gap of {optimum.gap:.1e}. "
             "Please report the design."
         )
-    return _Answer(optimum, search, chunks)
+    return _Answer(optimum, search, schedules or ())
 
 
-def _settle_chunks(design: Design, relaxed: _Answer) -> _Answer:
-    """Best numbers of chunks together with the bandwidths, by turns.
+def _settle_schedules(design: Design, relaxed: _Answer) -> _Answer:
+    """Best schedules together with the bandwidths, by turns.
 
-    The step time is not convex in both. The answer without chunk fill, in which every collective
-    takes its latency once, bounds all of them; from its bandwidths on, the numbers that are best at
-    the last bandwidths and the bandwidths that are best for those numbers follow each other until
-    the numbers repeat. The best answer met is kept.
+    The step time is not convex in both. The answer for what no schedules can beat bounds all of
+    them, and is the answer if some schedules attain it. Otherwise, from its bandwidths on, the
+    schedules that are best at the last bandwidths and the bandwidths that are best for those
+    schedules follow each other until the schedules repeat. The best answer met is kept.
     """
+    bandwidth = relaxed.optimum.bandwidth
+    schedules = best_schedules(design, bandwidth)
+    if _attained(design, relaxed, schedules):
+        return replace(relaxed, schedules=schedules)
     best: _Answer | None = None
-    seen: set[Chunks] = set()
-    chunks = best_chunks_at(design, relaxed.optimum.bandwidth)
-    while chunks not in seen and len(seen) < _MOST_TURNS:
-        seen.add(chunks)
-        answer = _solve(design, chunks)
-        answer.search.rounds += relaxed.search.rounds if best is None else best.search.rounds
+    seen: set[Schedules] = set()
+    rounds = relaxed.search.rounds
+    while schedules not in seen and len(seen) < _MOST_TURNS:
+        seen.add(schedules)
+        answer = _solve(design, schedules)
+        rounds += answer.search.rounds
         if best is None or answer.optimum.value < best.optimum.value:
-            best = replace(answer, chunk_bound=relaxed.optimum.bound)
-        chunks = best_chunks_at(design, answer.optimum.bandwidth)
+            best = answer
+        schedules = best_schedules(design, answer.optimum.bandwidth)
     assert best is not None
-    return best
+    best.search.rounds = rounds
+    return replace(best, schedule_bound=relaxed.optimum.bound)
+
+
+def _attained(design: Design, relaxed: _Answer, schedules: Schedules) -> bool:
+    """Whether each collective of a relaxed answer takes as long with the schedules."""
+    model, bandwidth = design.collectives, relaxed.optimum.bandwidth
+    only = Schedule(model.chunks, model.algorithm)
+    fixed = model.algorithm is not Algorithm.BALANCED or model.chunks is None
+    if fixed and all(chosen == only for part in schedules for chosen in part):
+        return True
+    for timing, exact in zip(
+        relaxed.search.program.timings, time_design(design, schedules), strict=True
+    ):
+        bound, time = timing.terms.times(bandwidth), exact.terms.times(bandwidth)
+        if (time > bound * (1 + 1e-9)).any():
+            return False
+    return True
 
 
 def minimise_time(design: Design, search: Search) -> Optimum:

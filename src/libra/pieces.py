@@ -2,15 +2,20 @@
 
     tau(B) = max_p ( alpha_p + sum_h C_ph / (H_h . B) ),   alpha, C, H >= 0,
 
-which is convex in B. With t_d the bytes of dimension d (over the fraction of it that they reach),
-L_d the latency of a chunk there, and c chunks that follow each other through the dimensions:
+which is convex in B. Write a_d = L_d + t_d / (c B_d) for the time of one of c chunks in dimension
+d: t_d the bytes of all chunks there (over the fraction of it that they reach), L_d the latency of
+one.
 
-- multi-rail: sum_d (L_d + t_d / (c B_d)) + (c - 1) max_d (L_d + t_d / (c B_d)), a pipeline whose
-  slowest stage sets the pace: one piece a dimension;
-- balanced: chunks take the dimensions in different orders, so that only sets of dimensions matter:
-  the rest of the time besides one chunk's way is, for every set S of dimensions,
-  (1 - 1/c) m f(S) / (sum_S phi_d B_d), with f(S) the bytes that S carries at least (below);
-- ideal: m f(S) / (sum_S phi_d B_d) for every S, and no chunk fill.
+- multi-rail, one way (reduce-scatter, all-gather, all-to-all): chunks follow each other through the
+  dimensions, whose slowest sets the pace, sum_d a_d + (c - 1) max_d a_d;
+- multi-rail, there and back (all-reduce, broadcast: a reduce-scatter up the dimensions and an
+  all-gather down): for each dimension p neither the work that it has to do, nor the way of the
+  chunk that turns last, can be avoided, max_p of c a_p + sum_{d<p} a_d and
+  sum_{d != p} a_d + (c + 1)/2 a_p. First come, first served, it takes no longer;
+- balanced: chunks take the dimensions in different orders, so that only sets S of dimensions
+  matter, sum_d a_d + (1 - 1/c) max_S m f(S) / (sum_S phi_d B_d) + (c - 1) min_S L_d, unless the
+  fixed order is faster;
+- ideal: max_S m f(S) / (sum_S phi_d B_d) with the latencies once, and no chunk fill.
 
 f(S). Give the dimensions of S the last places in the order, which leaves them the least to do.
 With Q = prod of e_d over S and N members in all, m Q / N bytes of an NPU's buffer reach S, and
@@ -23,7 +28,6 @@ fit, v_d <= t phi_d B_d, exists if and only if t sum_S phi_d B_d >= m f(S) for a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -41,10 +45,12 @@ from libra.collectives import (
 from libra.errors import FieldError
 from libra.network import Network
 
-__all__ = ["Pieces", "best_chunks", "collective_pieces"]
+__all__ = ["Pieces", "Schedule", "best_schedule", "collective_pieces"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
+_RETURNING = (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST)
 _REDUCTIONS = {
     CollectiveKind.ALL_REDUCE: 2.0,
     CollectiveKind.REDUCE_SCATTER: 1.0,
@@ -71,8 +77,27 @@ class Pieces:
     forms: Floats
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """What is left to choose of how a collective runs.
+
+    Attributes
+    ----------
+    chunks : int or None
+        Number of chunks; None: arbitrarily many.
+    order : Algorithm
+        A balanced collective may keep the fixed order of multi-rail.
+    """
+
+    chunks: int | None
+    order: Algorithm
+
+
 def collective_pieces(
-    collective: Collective, network: Network, model: CollectiveModel, chunks: int | None
+    collective: Collective,
+    network: Network,
+    model: CollectiveModel,
+    schedule: Schedule | None = None,
 ) -> Pieces:
     """Pieces of the time of a collective.
 
@@ -82,88 +107,118 @@ def collective_pieces(
     network : Network
     model : CollectiveModel
         Its algorithm, latencies and efficiencies.
-    chunks : int or None
-        Number of chunks; None: what no number of chunks can beat (without latency, the limit of
-        many).
+    schedule : Schedule or None
+        None: what no schedule that the model allows can beat. Where it allows one only, that one.
 
     Returns
     -------
     Pieces
         At least one.
     """
-    traffic = dimension_bytes(collective, network, model)
-    latency = dimension_latency(collective, network, model)
-    return _ALGORITHMS[model.algorithm](collective, network, traffic, latency, chunks)
-
-
-def multi_rail(
-    collective: Collective,
-    network: Network,
-    traffic: Floats,
-    latency: Floats,
-    chunks: int | None,
-) -> Pieces:
-    """Chunks in one order: a pipeline with the dimensions as its stages."""
-    used = np.flatnonzero(traffic)
-    forms = np.eye(len(traffic))[used]
-    slowest = np.diag(traffic[used])
-    wait = np.full(len(used), latency.sum())
-    if chunks is None:
-        return Pieces(wait, slowest, forms)
-    rest = 1 - 1 / chunks
-    coefficient = np.tile(traffic[used] / chunks, (len(used), 1)) + rest * slowest
-    return Pieces(wait + (chunks - 1) * latency[used], coefficient, forms)
-
-
-def balanced(
-    collective: Collective,
-    network: Network,
-    traffic: Floats,
-    latency: Floats,
-    chunks: int | None,
-) -> Pieces:
-    """Chunks in the orders that balance the dimensions; reductions only, others as multi-rail."""
-    used = np.flatnonzero(traffic)
-    if collective.kind not in _REDUCTIONS or len(used) < 2:
-        return multi_rail(collective, network, traffic, latency, chunks)
-    bound = _cut_bound(collective, network, traffic)
-    if chunks is None:
-        return Pieces(np.full(len(bound.alpha), latency.sum()), bound.coefficient, bound.forms)
-    rest = (1 - 1 / chunks) * bound.coefficient
-    ways = np.tile(traffic[used] / chunks, (len(rest), 1))
-    forms = np.vstack([np.eye(len(traffic))[used], bound.forms])
-    wait = latency.sum() + (chunks - 1) * _set_latency(bound.forms, latency)
-    return Pieces(wait, np.hstack([ways, rest]), forms)
-
-
-def ideal(
-    collective: Collective,
-    network: Network,
-    traffic: Floats,
-    latency: Floats,
-    chunks: int | None,
-) -> Pieces:
-    """What no schedule can beat; latency once, no chunk fill."""
-    used = np.flatnonzero(traffic)
-    if collective.kind not in _REDUCTIONS or len(used) < 2:
-        return multi_rail(collective, network, traffic, latency, None)
-    bound = _cut_bound(collective, network, traffic)
-    return Pieces(np.full(len(bound.alpha), latency.sum()), bound.coefficient, bound.forms)
-
-
-def _cut_bound(collective: Collective, network: Network, traffic: Floats) -> Pieces:
-    """One piece m f(S) / (sum_S phi_d B_d) for every set S of the group's dimensions.
-
-    phi_d, with the efficiency, is what the traffic of multi-rail was divided by.
-    """
-    if any(d.in_network for d in network.dimensions):
+    load = _Load(
+        collective,
+        dimension_bytes(collective, network, model),
+        dimension_latency(collective, network, model),
+    )
+    order = model.algorithm if schedule is None else schedule.order
+    if order is not Algorithm.MULTI_RAIL and not load.reorders:
+        order = Algorithm.MULTI_RAIL
+    if order is not Algorithm.MULTI_RAIL and any(d.in_network for d in network.dimensions):
         raise FieldError(
             "collectives.algorithm",
             "balanced and ideal collectives are not defined for switches that reduce, got "
             "in_network: true. Use multi-rail.",
         )
-    extents = collective.group.extents
-    used = [d for d, e in enumerate(extents) if e > 1]
+    if order is Algorithm.IDEAL:
+        return ideal(load)
+    if schedule is None:
+        relaxed = balanced_bound if order is Algorithm.BALANCED else multi_rail
+        return relaxed(load, model.chunks)
+    return (balanced if order is Algorithm.BALANCED else multi_rail)(load, schedule.chunks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Load:
+    """A collective with its bytes t_d (over what they reach) and latencies L_d by dimension."""
+
+    collective: Collective
+    traffic: Floats
+    latency: Floats
+
+    @property
+    def used(self) -> Ints:
+        """Dimensions that it extends along, innermost first."""
+        return np.flatnonzero(self.traffic)
+
+    @property
+    def reorders(self) -> bool:
+        """Whether the order of the dimensions makes a difference."""
+        return self.collective.kind in _REDUCTIONS and len(self.used) > 1
+
+
+def multi_rail(load: _Load, chunks: int | None) -> Pieces:
+    """Chunks in one order; None: without fill, each latency once, which no number can beat."""
+    used = load.used
+    traffic, latency = load.traffic[used], load.latency[used]
+    forms, count = np.eye(len(load.traffic))[used], len(used)
+    if chunks is None:
+        return Pieces(np.full(count, latency.sum()), np.diag(traffic), forms)
+    if load.collective.kind in _RETURNING:
+        # Times a_d in dimension p's two pieces, rows p: before it once, itself c times; and all
+        # others once, itself (c + 1) / 2 times.
+        before = np.tri(count, count, -1)
+        work = before + chunks * np.eye(count)
+        turn = 1 + (chunks - 1) / 2 * np.eye(count)
+        times = np.vstack([work, turn])
+    else:
+        times = 1 + (chunks - 1) * np.eye(count)
+    return Pieces(times @ latency, times * (traffic / chunks), forms)
+
+
+def balanced(load: _Load, chunks: int | None) -> Pieces:
+    """Chunks in the orders that balance the dimensions."""
+    cut, latency = _cut_bound(load), load.latency
+    if chunks is None:
+        return Pieces(np.full(len(cut.alpha), latency.sum()), cut.coefficient, cut.forms)
+    used = load.used
+    rest = (1 - 1 / chunks) * cut.coefficient
+    way = np.tile(load.traffic[used] / chunks, (len(rest), 1))
+    forms = np.vstack([np.eye(len(load.traffic))[used], cut.forms])
+    wait = latency.sum() + (chunks - 1) * _least_latency(cut.forms, latency)
+    return Pieces(wait, np.hstack([way, rest]), forms)
+
+
+def balanced_bound(load: _Load, chunks: int | None) -> Pieces:
+    """What neither the balanced nor the fixed order can beat.
+
+    Either takes the way of one chunk, and for every set S its work after the first chunk has come
+    to the innermost dimension of S.
+    """
+    if chunks is None:
+        return balanced(load, None)
+    used, cut, latency = load.used, _cut_bound(load), load.latency
+    count, width = len(used), len(load.traffic)
+    innermost = np.argmax(cut.forms[:, used] > 0, axis=1)
+    before = np.arange(count) < innermost[:, None]
+    way = np.vstack([before, np.ones(count)]) * (load.traffic[used] / chunks)
+    wait = before @ latency[used] + chunks * _least_latency(cut.forms, latency)
+    work = np.vstack([cut.coefficient, np.zeros(len(cut.alpha))])
+    forms = np.vstack([np.eye(width)[used], cut.forms])
+    return Pieces(np.append(wait, latency.sum()), np.hstack([way, work]), forms)
+
+
+def ideal(load: _Load) -> Pieces:
+    """What no schedule can beat; latency once, no chunk fill."""
+    return balanced(load, None)
+
+
+def _cut_bound(load: _Load) -> Pieces:
+    """One piece m f(S) / (sum_S phi_d B_d) for every set S of the group's dimensions.
+
+    phi_d, with the efficiency, is what the traffic of multi-rail was divided by.
+    """
+    collective, traffic = load.collective, load.traffic
+    extents, used = collective.group.extents, load.used
     times = _REDUCTIONS[collective.kind] * collective.size
     members = collective.group.size
     reach, inner = np.zeros(len(traffic)), 1.0
@@ -181,39 +236,37 @@ def _cut_bound(collective: Collective, network: Network, traffic: Floats) -> Pie
     return Pieces(np.zeros(len(forms)), np.diag(coefficients), np.array(forms))
 
 
-def _set_latency(forms: Floats, latency: Floats) -> Floats:
+def _least_latency(forms: Floats, latency: Floats) -> Floats:
     """Latency per chunk that a set of dimensions cannot avoid: the least of them, as a bound."""
     result: Floats = np.where(forms > 0, latency, np.inf).min(axis=1)
     return result
 
 
-_ALGORITHMS: dict[Algorithm, Callable[..., Pieces]] = {
-    Algorithm.MULTI_RAIL: multi_rail,
-    Algorithm.BALANCED: balanced,
-    Algorithm.IDEAL: ideal,
-}
-
 _COUNTS = tuple(sorted({round(2 ** (k / 2)) for k in range(27)}))
 
 
-def best_chunks(
+def best_schedule(
     collective: Collective, network: Network, model: CollectiveModel, bandwidth: Floats
-) -> int | None:
-    """Number of chunks that makes a collective fastest at given bandwidths.
+) -> Schedule:
+    """Schedule that makes a collective fastest at given bandwidths, of those the model allows.
 
-    Returns
-    -------
-    int or None
-        One of 1, 2, 3, 4, 6, 8, 11, 16, … 8192 (steps of the square root of 2, within which the
-        time changes by less than 2 %); None without latency, where more chunks are always better.
+    The number of chunks, if it is open, is one of 1, 2, 3, 4, 6, 8, 11, 16, … 8192 (steps of the
+    square root of 2, within which the time changes by less than 2 %); without latency more chunks
+    are always better.
     """
-    latency = dimension_latency(collective, network, model)
-    if not latency.any():
-        return None
-    best, least = 1, np.inf
-    for count in _COUNTS:
-        p = collective_pieces(collective, network, model, count)
-        time = float((p.alpha + p.coefficient @ (1 / (p.forms @ bandwidth))).max())
-        if time < least:
-            best, least = count, time
-    return best
+    orders = [model.algorithm]
+    if model.algorithm is Algorithm.BALANCED:
+        orders.append(Algorithm.MULTI_RAIL)
+    counts: tuple[int | None, ...] = (model.chunks,)
+    if model.chunks is None and dimension_latency(collective, network, model).any():
+        counts = _COUNTS
+    choices = [Schedule(count, order) for order in orders for count in counts]
+    if len(choices) == 1:
+        return choices[0]
+
+    def time(schedule: Schedule) -> float:
+        p = collective_pieces(collective, network, model, schedule)
+        with np.errstate(divide="ignore"):
+            return float((p.alpha + p.coefficient @ (1 / (p.forms @ bandwidth))).max())
+
+    return min(choices, key=time)

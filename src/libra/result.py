@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.breakdown import WorkloadResult, workload_result
-from libra.design import Chunks, Design, Objective, best_chunks_at, time_design
+from libra.design import Design, Objective, Schedules, best_schedules, time_design
 from libra.program import Rows
 from libra.timing import StepTiming, critical_path
 from libra.units import BANDWIDTH, GB_PER_S
@@ -86,8 +86,8 @@ class Result:
         In the objective's unit: s, or s*USD. The bound is None for an evaluation.
     gap : float or None
         (value - bound) / value.
-    chunk_bound : float or None
-        Where the numbers of chunks were chosen: what no numbers can beat, in the objective's unit.
+    schedule_bound : float or None
+        Where schedules were chosen: what no schedules can beat, in the objective's unit.
     speedup : float
         Step time of the baseline over that of the result.
     baseline : ndarray, shape (dimensions,)
@@ -108,7 +108,7 @@ class Result:
     objective_value: float
     objective_bound: float | None
     gap: float | None
-    chunk_bound: float | None
+    schedule_bound: float | None
     speedup: float
     baseline: Floats
     workloads: tuple[WorkloadResult, ...]
@@ -133,7 +133,7 @@ class Result:
             "step_time_s": self.step_time,
             "bound_s": self.bound_time,
             "gap": self.gap,
-            "chunk_bound": self.chunk_bound,
+            "schedule_bound": self.schedule_bound,
             "objective_value": self.objective_value,
             "objective_bound": self.objective_bound,
             "network_cost_usd": self.network_cost,
@@ -241,18 +241,18 @@ def shadow_prices(
 
 def make_result(
     design: Design,
-    chunks: Chunks | None,
+    schedules: Schedules,
     bandwidth: Floats,
     *,
     status: str,
     objective: float | None = None,
     bound: float | None = None,
-    chunk_bound: float | None = None,
+    schedule_bound: float | None = None,
     shadow: tuple[ShadowPrice, ...],
     solver: Solver | None = None,
 ) -> Result:
-    """Result of a design at given bandwidths and numbers of chunks (None: the model's)."""
-    timings = time_design(design, chunks)
+    """Result of a design at given bandwidths and schedules of its collectives."""
+    timings = time_design(design, schedules)
     cost = float(design.bandwidth_prices @ bandwidth)
     paths = [critical_path(timing, bandwidth) for timing in timings]
     step_time = sum(w.weight * p.time for w, p in zip(design.workloads, paths, strict=True))
@@ -264,7 +264,7 @@ def make_result(
         if design.baseline is None
         else np.array(design.baseline)
     )
-    equal = _weighted_time(design, time_design(design, best_chunks_at(design, baseline)), baseline)
+    equal = _weighted_time(design, time_design(design, best_schedules(design, baseline)), baseline)
     gap = None
     if bound is not None:
         gap = (objective - bound) / objective if objective > 0 else 0.0
@@ -277,13 +277,13 @@ def make_result(
         objective_value=objective,
         objective_bound=bound,
         gap=gap,
-        chunk_bound=chunk_bound,
+        schedule_bound=schedule_bound,
         speedup=equal / step_time if step_time > 0 else 1.0,
         baseline=baseline,
         workloads=tuple(
-            workload_result(w.name, timing, path, bandwidth, design.network.names, counts)
-            for w, timing, path, counts in zip(
-                design.workloads, timings, paths, chunks or ((),) * len(timings), strict=True
+            workload_result(w.name, timing, path, bandwidth, design.network.names, chosen)
+            for w, timing, path, chosen in zip(
+                design.workloads, timings, paths, schedules, strict=True
             )
         ),
         shadow_prices=shadow,

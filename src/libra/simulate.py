@@ -219,6 +219,8 @@ def _visit_time(
     published = model.compat is not None
     how = _messages_in(dimension, kind, model)
     rows = message_rows(how, kind, data, extent)
+    if dimension.topology is not Topology.RING:
+        rows = [(1, size) for _, size in rows]
     reach = 1.0 if published else reachable_fraction(dimension, extent, stride)
     speed = bandwidth * reach * dimension.efficiency
     if how is Messages.DIRECT:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from libra.collectives import CollectiveModel, dimension_bytes
 from libra.jit import faster
 from libra.network import Network
-from libra.pieces import best_chunks, collective_pieces
+from libra.pieces import Schedule, collective_pieces
 from libra.queues import add_queues
 from libra.workload.graph import StepGraph
 
@@ -26,7 +26,6 @@ __all__ = [
     "StepTiming",
     "Terms",
     "build_timing",
-    "choose_chunks",
     "critical_path",
     "merge_terms",
 ]
@@ -136,7 +135,7 @@ def build_timing(
     graph: StepGraph,
     network: Network,
     model: CollectiveModel,
-    chunks: Sequence[int | None] | None = None,
+    schedules: Sequence[Schedule] | None = None,
 ) -> StepTiming:
     """Time model of a graph on a network: queues, pieces and traffic of its collectives.
 
@@ -146,34 +145,22 @@ def build_timing(
         What the program waits for.
     network : Network
     model : CollectiveModel
-    chunks : sequence of int or None, optional
-        Chunks of each distinct collective where the model leaves them open, see `choose_chunks`;
-        None: what no number of chunks can beat.
+    schedules : sequence of Schedule, one a distinct collective, or None
+        None: what no schedules that the model allows can beat.
     """
     dimensions = len(network.dimensions)
-    counts = chunks or [model.chunks] * len(graph.collectives)
     traffic = np.array([dimension_bytes(c, network, model) for c in graph.collectives])
+    chosen = schedules if schedules is not None else [None] * len(graph.collectives)
+    pieces = [
+        collective_pieces(c, network, model, schedule)
+        for c, schedule in zip(graph.collectives, chosen, strict=True)
+    ]
     terms = merge_terms(
-        [
-            Terms(p.alpha, p.coefficient, p.forms, np.array([0, len(p.alpha)]))
-            for p in (
-                collective_pieces(c, network, model, n)
-                for c, n in zip(graph.collectives, counts, strict=True)
-            )
-        ],
+        [Terms(p.alpha, p.coefficient, p.forms, np.array([0, len(p.alpha)])) for p in pieces],
         dimensions,
     )
     queued = add_queues(graph, network, model)
     return StepTiming(queued, terms, traffic.reshape(len(graph.collectives), dimensions))
-
-
-def choose_chunks(
-    graph: StepGraph, network: Network, model: CollectiveModel, bandwidth: Floats
-) -> tuple[int | None, ...]:
-    """Chunks of each distinct collective: the model's, or the best at given bandwidths."""
-    if model.chunks is not None:
-        return (model.chunks,) * len(graph.collectives)
-    return tuple(best_chunks(c, network, model, bandwidth) for c in graph.collectives)
 
 
 def merge_terms(parts: Sequence[Terms], dimensions: int) -> Terms:
