@@ -195,7 +195,10 @@ def test_the_compiled_pass_equals_the_plain_one(seed):
     index = rng.integers(0, 3, tasks)
     counts, tau = rng.integers(1, 3, tasks).astype(float), np.array([1.0, 2.0, 0.5])
     arguments = (fixed, np.arange(tasks + 1), index, counts, start, before, tau)
-    plain, machine = _walk(*arguments), compiled(_walk)(*arguments)
+    plain, machine = (
+        _walk(*arguments, np.empty(tasks)),
+        compiled(_walk)(*arguments, np.empty(tasks)),
+    )
     assert plain[0] == machine[0]
     assert (plain[1] == machine[1]).all()
     end = np.zeros(tasks)

@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["compiled", "faster"]
 
-_REPAYS = 500_000
+_REPAYS = 300_000
 _spent: Counter[Callable[..., Any]] = Counter()
 
 

@@ -41,6 +41,8 @@ class MasterSolution:
     ----------
     bandwidth : ndarray, shape (dimensions,)
         Optimal for the cuts; NaN where the solver found none [bytes/s].
+    objective : float
+        Of the master problem there.
     multipliers : Multipliers or None
         Those of the constraints; None where the solver found none.
     status : str
@@ -48,6 +50,7 @@ class MasterSolution:
     """
 
     bandwidth: Floats
+    objective: float
     multipliers: Multipliers | None
     status: str
 
@@ -125,7 +128,7 @@ def solve_master(
     dimensions, rows = program.dimensions, len(program.rows.bound)
     status = str(solution.status)
     if not (np.isfinite(x).all() and np.isfinite(z).all()):
-        return MasterSolution(np.full(dimensions, np.nan), None, status)
+        return MasterSolution(np.full(dimensions, np.nan), np.nan, None, status)
     y = z[:rows].copy()
     y[program.rows.equal :] = np.maximum(y[program.rows.equal :], 0)
     at = rows + dimensions
@@ -138,7 +141,8 @@ def solve_master(
         cuts=np.maximum(z[at + layout.pieces :][: len(cuts)], 0),
         forms=reach,
     )
-    return MasterSolution(x[:dimensions] * scale, multipliers, status)
+    objective = float(layout.cost @ x) * layout.unit
+    return MasterSolution(x[:dimensions] * scale, objective, multipliers, status)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +156,7 @@ class _Layout:
     cones: int
     pieces: int
     unscale: Floats
+    unit: float
 
 
 def _layout(
@@ -208,7 +213,9 @@ def _layout(
     cost = np.zeros(columns)
     cost[:dimensions] = price * scale / unit
     cost[theta_at:] = weights[:workloads]
-    return _Layout(cost, matrix, bound, height - rows.equal - 3 * forms, forms, pieces, unscale)
+    return _Layout(
+        cost, matrix, bound, height - rows.equal - 3 * forms, forms, pieces, unscale, unit
+    )
 
 
 def _objective_size(

@@ -64,6 +64,7 @@ def optimize_design(design: Design) -> Result:
         design,
         answer.schedules,
         optimum.bandwidth,
+        timings=answer.search.program.timings,
         status="optimal",
         objective=optimum.value,
         bound=optimum.bound,

@@ -244,6 +244,7 @@ def make_result(
     schedules: Schedules,
     bandwidth: Floats,
     *,
+    timings: Sequence[StepTiming] | None = None,
     status: str,
     objective: float | None = None,
     bound: float | None = None,
@@ -251,8 +252,12 @@ def make_result(
     shadow: tuple[ShadowPrice, ...],
     solver: Solver | None = None,
 ) -> Result:
-    """Result of a design at given bandwidths and schedules of its collectives."""
-    timings = time_design(design, schedules)
+    """Result of a design at given bandwidths and schedules of its collectives.
+
+    `timings` are those of the schedules, if they are known already.
+    """
+    if timings is None:
+        timings = time_design(design, schedules)
     cost = float(design.bandwidth_prices @ bandwidth)
     paths = [critical_path(timing, bandwidth) for timing in timings]
     step_time = sum(w.weight * p.time for w, p in zip(design.workloads, paths, strict=True))
@@ -264,7 +269,9 @@ def make_result(
         if design.baseline is None
         else np.array(design.baseline)
     )
-    equal = _weighted_time(design, time_design(design, best_schedules(design, baseline)), baseline)
+    others = best_schedules(design, baseline)
+    at_baseline = timings if others == schedules else time_design(design, others)
+    equal = _weighted_time(design, at_baseline, baseline)
     gap = None
     if bound is not None:
         gap = (objective - bound) / objective if objective > 0 else 0.0

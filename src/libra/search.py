@@ -102,11 +102,13 @@ def minimise(search: Search, price: Floats, weights: Floats, aim: float = _AIM) 
         if master.multipliers is None:
             search.scale = search.scale * np.exp(0.5 * (-1) ** np.arange(len(price)))
             continue
-        bandwidth, new = _made_feasible(search, master, price, weights), False
+        bandwidth, new = _made_feasible(program, master), False
         value = np.inf
         if bandwidth is not None:
-            times, new = search.step_times(bandwidth)
-            value = float(price @ bandwidth) + weighted(weights, times)
+            value = float(price @ bandwidth)
+            if weights.any():
+                times, new = search.step_times(bandwidth)
+                value += weighted(weights, times)
         known = min(value, best.value)
         bound = certified_bound(program, cuts, price, weights, master.multipliers, known)
         progress = value < best.value * (1 - 1e-12) or bound > best.bound + 1e-12 * abs(bound)
@@ -125,17 +127,11 @@ def weighted(weights: Floats, times: Floats) -> float:
     return float(weights[used] @ times[used])
 
 
-def _made_feasible(
-    search: Search, master: MasterSolution, price: Floats, weights: Floats
-) -> Floats | None:
+def _made_feasible(program: Program, master: MasterSolution) -> Floats | None:
     """Bandwidths of a master problem that meet the rows to rounding; None if they cannot be had."""
     assert master.multipliers is not None
-    program, y = search.program, master.multipliers.rows
-    size = float(price @ np.maximum(master.bandwidth, 0))
-    if weights.any():
-        with np.errstate(divide="ignore", invalid="ignore"):
-            size += weighted(weights, search.step_times(np.maximum(master.bandwidth, 0))[0])
-    bandwidth = polish(program.rows, master.bandwidth, y / size if 0 < size < np.inf else y * 0)
+    size = master.objective if master.objective > 0 else np.inf
+    bandwidth = polish(program.rows, master.bandwidth, master.multipliers.rows / size)
     return bandwidth if np.isfinite(bandwidth).all() else None
 
 

@@ -210,15 +210,10 @@ def _weighted(counts: Floats, tau: Floats) -> float:
 def _longest_path(graph: StepGraph, tau: Floats) -> tuple[float, Floats]:
     """Fixed time and collective counts along the longest path."""
     walk = faster(_walk, graph.tasks)
-    fixed, counts = walk(
-        graph.fixed,
-        graph.count_start,
-        graph.count_index,
-        graph.count_value,
-        graph.predecessor_start,
-        graph.predecessor,
-        tau,
-    )
+    if walk is _walk:  # plain Python is faster on lists
+        fixed, counts = walk(*graph.lists, tau.tolist(), [0.0] * graph.tasks)
+    else:
+        fixed, counts = walk(*graph.arrays, tau, np.empty(graph.tasks))
     return float(fixed), counts
 
 
@@ -230,30 +225,31 @@ def _walk(
     start: Ints,
     predecessor: Ints,
     tau: Floats,
+    end: Floats,
 ) -> tuple[float, Floats]:
-    """One pass forward for the end of each task and what it waited for, one walk back."""
-    n = len(fixed)
-    end = np.zeros(n)
-    awaited = np.full(n, -1)
-    last = 0
-    for i in range(n):
+    """One pass forward for the end of each task, one walk back along those that were waited for."""
+    last, latest = 0, -1.0
+    for i in range(len(fixed)):
         time = 0.0
         for k in range(start[i], start[i + 1]):
-            p = predecessor[k]
-            if awaited[i] < 0 or end[p] > time:
-                time = end[p]
-                awaited[i] = p
+            ready = end[predecessor[k]]
+            if ready > time:  # noqa: PLR1730 (max() takes three times as long)
+                time = ready
         time += fixed[i]
         for k in range(count_start[i], count_start[i + 1]):
             time += count_value[k] * tau[count_index[k]]
         end[i] = time
-        if time > end[last]:
-            last = i
+        if time > latest:
+            last, latest = i, time
     total = 0.0
     counts = np.zeros(len(tau))
     while last >= 0:
         total += fixed[last]
         for k in range(count_start[last], count_start[last + 1]):
             counts[count_index[k]] += count_value[k]
-        last = awaited[last]
+        awaited, latest = -1, -1.0
+        for k in range(start[last], start[last + 1]):
+            if end[predecessor[k]] > latest:
+                awaited, latest = predecessor[k], end[predecessor[k]]
+        last = awaited
     return total, counts

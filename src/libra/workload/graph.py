@@ -103,6 +103,23 @@ class StepGraph:
         """Number of tasks."""
         return len(self.fixed)
 
+    @property
+    def arrays(self) -> tuple[Floats, Ints, Ints, Floats, Ints, Ints]:
+        """Fixed times, counts and predecessors as the pass over the graph takes them."""
+        return (
+            self.fixed,
+            self.count_start,
+            self.count_index,
+            self.count_value,
+            self.predecessor_start,
+            self.predecessor,
+        )
+
+    @cached_property
+    def lists(self) -> tuple[list[float] | list[int], ...]:
+        """The same as lists."""
+        return tuple(array.tolist() for array in self.arrays)
+
     @cached_property
     def count_task(self) -> Ints:
         """Task of each entry of ``count_index``."""
