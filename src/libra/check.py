@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from libra.collectives import Compatibility
+from libra.collectives import CollectiveModel, Compatibility, Contention
 from libra.design import Design, Workload
 from libra.formats.astra_sim_policy import SIZE_CONVENTION, text_size
 from libra.network import Network
@@ -16,7 +16,6 @@ __all__ = ["summarize_design"]
 def summarize_design(design: Design) -> dict[str, Any]:
     """Plain data of ``libra check --json``: sizes, groups, collectives, prices, warnings."""
     network = design.network
-    compat = design.collectives.compat is Compatibility.LIBRA
     return {
         "network": network.shape,
         "npus": network.npus,
@@ -26,6 +25,7 @@ def summarize_design(design: Design) -> dict[str, Any]:
                 "name": name,
                 "topology": d.topology.value,
                 "size": d.size,
+                "latency_s": d.latency,
                 "tier": d.tier,
                 "price_usd_per_GBps": float(price * GB_PER_S),
             }
@@ -36,13 +36,24 @@ def summarize_design(design: Design) -> dict[str, Any]:
         "workloads": [_workload(w, network) for w in design.workloads],
         "objective": design.objective.value,
         "training_loop": design.training_loop.kind.value,
-        "collective_model": "libra: a partial group keeps the whole dimension, hops, optimiser "
-        "update and recomputed compute cost nothing"
-        if compat
-        else "multi-rail, a partial group uses the links it reaches",
+        "collective_model": _collective_model(design.collectives),
         "constraints": [row.text for row in design.rows],
         "warnings": list(design.warnings),
     }
+
+
+def _collective_model(model: CollectiveModel) -> str:
+    if model.compat is Compatibility.LIBRA:
+        return (
+            "libra: a partial group keeps the whole dimension; hops, latency, optimiser update and "
+            "recomputed compute cost nothing"
+        )
+    chunks = "best number of chunks" if model.chunks is None else f"{model.chunks} chunks"
+    sharing = "queue" if model.contention is Contention.QUEUE else "do not disturb each other"
+    return (
+        f"{model.algorithm.value}, {chunks}; a partial group uses the links it reaches; "
+        f"collectives that share links {sharing}"
+    )
 
 
 def _workload(workload: Workload, network: Network) -> dict[str, Any]:

@@ -43,6 +43,13 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override a value of the design file."),
 ]
+Simulate = Annotated[
+    bool, typer.Option("--simulate", help="Simulate the steps chunk by chunk, as a second opinion.")
+]
+Timeline = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.csv", help="Write when each task (and simulated chunk) runs."),
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no messages.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")]
 
@@ -99,6 +106,8 @@ def optimize(
     as_json: AsJson = False,
     output: Output = None,
     settings: Settings = None,
+    simulate: Simulate = False,
+    timeline: Timeline = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -107,7 +116,8 @@ def optimize(
     def work() -> None:
         from libra.optimize import optimize_design
 
-        _report(optimize_design(_load(design, settings)), as_json, output, quiet)
+        result = optimize_design(_load(design, settings))
+        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline)
 
     _run(work, as_json=as_json, debug=debug)
 
@@ -122,6 +132,8 @@ def evaluate(
     as_json: AsJson = False,
     output: Output = None,
     settings: Settings = None,
+    simulate: Simulate = False,
+    timeline: Timeline = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -131,7 +143,8 @@ def evaluate(
         from libra.evaluate import evaluate_design
 
         values = _bandwidths(bandwidth)
-        _report(evaluate_design(_load(design, settings), values), as_json, output, quiet)
+        result = evaluate_design(_load(design, settings), values)
+        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline)
 
     _run(work, as_json=as_json, debug=debug)
 
@@ -197,11 +210,28 @@ def _print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _report(result: Result, as_json: bool, output: Path | None, quiet: bool) -> None:
-    if output is not None:
-        from libra.files import write_whole
+def _report(
+    result: Result,
+    as_json: bool,
+    output: Path | None,
+    quiet: bool,
+    *,
+    simulate: bool = False,
+    timeline: Path | None = None,
+) -> None:
+    """Print a result and write the files that were asked for."""
+    from libra.files import write_whole
 
+    if simulate:
+        from libra.evaluate import simulate_result
+
+        result = simulate_result(result)
+    if output is not None:
         write_whole(output, result.to_json(with_design=True) + "\n")
+    if timeline is not None:
+        from libra.timeline import result_timeline
+
+        write_whole(timeline, result_timeline(result).write_csv())
     if as_json:
         sys.stdout.write(result.to_json() + "\n")
     else:
@@ -211,8 +241,9 @@ def _report(result: Result, as_json: bool, output: Path | None, quiet: bool) -> 
     if not quiet:
         for line in result.design.warnings if as_json else ():
             print(f"warning: {line}", file=sys.stderr)
-        if output is not None:
-            print(f"wrote {output}", file=sys.stderr)
+        for path in (output, timeline):
+            if path is not None:
+                print(f"wrote {path}", file=sys.stderr)
 
 
 def _new(directory: Path, example: str) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from libra.collectives import Algorithm
 from libra.design import Design, best_schedules
-from libra.errors import InputError
+from libra.errors import FieldError, InputError
 from libra.result import Result, make_result, shadow_prices
+from libra.simulate import simulate_graph, stages_of
 
-__all__ = ["evaluate_design"]
+__all__ = ["evaluate_design", "simulate_result"]
+
+MANY_CHUNKS = 64
+"""Chunks that a collective is simulated with where the model takes arbitrarily many."""
 
 
 def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
@@ -51,3 +58,56 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
         status="evaluated",
         shadow=shadow_prices(design, None, given, None),
     )
+
+
+def simulate_result(result: Result) -> Result:
+    """Result with a simulation of each workload's step, chunk by chunk, as a second opinion.
+
+    Parameters
+    ----------
+    result : Result
+        Optimal or evaluated.
+
+    Returns
+    -------
+    Result
+        The same with `simulations`.
+
+    Raises
+    ------
+    InputError
+        If collectives are not multi-rail: the simulation serves chunks in one order only.
+
+    Notes
+    -----
+    See `libra.simulate` for the rules. Collectives that share a dimension queue whatever
+    ``contention`` says, chunk by chunk.
+    """
+    design = result.design
+    model, network = design.collectives, design.network
+    if model.algorithm is not Algorithm.MULTI_RAIL:
+        raise InputError(
+            f"--simulate: chunks are simulated in one order of dimensions, got collectives that "
+            f"are {model.algorithm.value}. Use multi-rail."
+        )
+    if not (result.bandwidth[_used(result)] > 0).all():
+        raise InputError(
+            "--simulate: a dimension with traffic has no bandwidth, got 0 GB/s. Give it some."
+        )
+    simulations = []
+    for workload, schedules in zip(design.workloads, result.schedules, strict=True):
+        chunks = [s.chunks or MANY_CHUNKS for s in schedules]
+        stages = [
+            stages_of(c, network, model, result.bandwidth, n)
+            for c, n in zip(workload.graph.collectives, chunks, strict=True)
+        ]
+        try:
+            simulations.append(simulate_graph(workload.graph, stages, chunks))
+        except FieldError as error:
+            raise InputError(f"{workload.name}: {error.message}") from None
+    return replace(result, simulations=tuple(simulations))
+
+
+def _used(result: Result) -> NDArray[np.bool_]:
+    used: NDArray[np.bool_] = np.any([np.array(w.busy) > 0 for w in result.workloads], axis=0)
+    return used

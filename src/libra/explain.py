@@ -28,10 +28,7 @@ def explain_result(result: Result) -> tuple[str, ...]:
             )
             continue
         share = workload.compute / workload.step_time if workload.step_time else 1.0
-        lines.append(
-            f"{prefix}compute takes {share:.1%} of the step; with unlimited bandwidth it would "
-            f"last {format_time(workload.compute)}."
-        )
+        lines.append(f"{prefix}compute takes {share:.1%} of the critical path.")
         groups: dict[tuple[str, ...], float] = defaultdict(float)
         for item in workload.collectives:
             groups[item.limited_by] += item.time

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from libra.collectives import CollectiveModel
 from libra.constraints import LinearConstraint, bound_constraints, parse_constraint
 from libra.cost import bandwidth_prices
 from libra.design import Design, Workload, check_baseline, check_names, check_shrinking
@@ -118,7 +119,7 @@ class _Assembly:
             file.baseline or None,
             self.source.file,
             self.source.data,
-            _warnings(workloads),
+            _warnings(workloads, network, file.collectives),
         )
         return self.attempt((), build)
 
@@ -318,9 +319,16 @@ def _pipeline(
         raise FieldError(("pipeline", *error.place), error.message) from None
 
 
-def _warnings(workloads: Sequence[Workload]) -> tuple[str, ...]:
+def _warnings(
+    workloads: Sequence[Workload], network: Network, model: CollectiveModel
+) -> tuple[str, ...]:
     """What a user should know before trusting a result."""
     found = []
+    if model.compat is not None and any(d.latency or d.efficiency < 1 for d in network.dimensions):
+        found.append(
+            f"collectives.compat {model.compat.value}: its formulas have no latency or efficiency, "
+            "so those of the network do not count."
+        )
     for workload in workloads:
         found += [f"{workload.name}: {note}." for note in workload.graph.note]
         if not workload.graph.collectives:

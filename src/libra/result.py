@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from libra.breakdown import WorkloadResult, workload_result
 from libra.design import Design, Objective, Schedules, best_schedules, time_design
 from libra.program import Rows
+from libra.simulate import Simulation
 from libra.timing import StepTiming, critical_path
 from libra.units import BANDWIDTH, GB_PER_S
 
@@ -98,6 +99,10 @@ class Result:
     design : Design
         What was asked.
     solver : Solver or None
+    schedules : Schedules
+        How each distinct collective of each workload runs.
+    simulations : tuple of Simulation or None
+        Of each workload's step, where it was asked for, see `libra.evaluate.simulate_result`.
     """
 
     status: str
@@ -115,6 +120,8 @@ class Result:
     shadow_prices: tuple[ShadowPrice, ...]
     design: Design
     solver: Solver | None
+    schedules: Schedules
+    simulations: tuple[Simulation, ...] | None = None
 
     @property
     def bound_time(self) -> float | None:
@@ -140,7 +147,7 @@ class Result:
             "network_power_w": self.network_power,
             "speedup_vs_baseline": self.speedup,
             "baseline_GBps": [b / GB_PER_S for b in self.baseline.tolist()],
-            "workloads": [w.to_dict() for w in self.workloads],
+            "workloads": self._workload_dicts(),
             "shadow_prices": [
                 {
                     "constraint": p.constraint,
@@ -160,6 +167,12 @@ class Result:
             },
             "warnings": list(self.design.warnings),
         }
+
+    def _workload_dicts(self) -> list[dict[str, Any]]:
+        found = [w.to_dict() for w in self.workloads]
+        for data, simulation in zip(found, self.simulations or (), strict=False):
+            data["simulated_s"] = simulation.time
+        return found
 
     def to_json(self, *, with_design: bool = False) -> str:
         """One JSON object; `with_design` adds the design's settings and where they were read from.
@@ -284,6 +297,7 @@ def make_result(
         objective_value=objective,
         objective_bound=bound,
         gap=gap,
+        schedules=schedules,
         schedule_bound=schedule_bound,
         speedup=equal / step_time if step_time > 0 else 1.0,
         baseline=baseline,

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from libra.explain import answer_sentence, explain_result
-from libra.result import Result
+from libra.result import Result, Solver
 from libra.units import GB_PER_S, format_bytes, format_money, format_time
 
 __all__ = ["render", "result_table"]
@@ -64,20 +64,22 @@ def result_table(result: Result) -> RenderableType:
     head = Text(f"{design.network.shape}, {design.network.npus:,} NPUs", style="bold")
     parts: list[RenderableType] = [head, Text(answer_sentence(result)), _dimension_table(result)]
     parts += [_figures(result), _workload_table(result)]
+    if any(w.collectives for w in result.workloads):
+        parts.append(_collective_table(result))
     if result.shadow_prices:
         parts.append(_constraint_table(result))
     parts.append(Text("What limits it", style="bold"))
     parts += [Text(f"  {line}") for line in explain_result(result)]
     parts += [Text(f"Warning: {line}", style="yellow") for line in design.warnings]
     if result.solver is not None:
-        s = result.solver
-        parts.append(
-            Text(
-                f"Solved in {s.seconds * 1e3:.1f} ms: {s.iterations} cone programs, {s.cuts} cuts.",
-                style="dim",
-            )
-        )
+        parts.append(Text(_solver_line(result.solver), style="dim"))
     return Group(*parts)
+
+
+def _solver_line(solver: Solver) -> str:
+    programs = f"{solver.iterations} cone program{'s' * (solver.iterations != 1)}"
+    cuts = f"{solver.cuts} cut{'s' * (solver.cuts != 1)}"
+    return f"Solved in {solver.seconds * 1e3:.1f} ms: {programs}, {cuts}."
 
 
 def _dimension_table(result: Result) -> Table:
@@ -118,15 +120,23 @@ def _dimension_table(result: Result) -> Table:
 def _figures(result: Result) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_row("Step time", format_time(result.step_time))
-    if result.gap is not None and result.objective_bound is not None:
+    if result.gap is not None:
         table.add_row("Proven gap", f"{result.gap:.1e}")
+    if result.schedule_bound is not None:
+        open_gap = 1 - result.schedule_bound / result.objective_value
+        text = f"at most {open_gap:.2%} better with any numbers of chunks and any orders"
+        table.add_row("Schedules", text)
     table.add_row("Network cost", format_money(result.network_cost))
     each = result.baseline / GB_PER_S
     same = bool((each == each[0]).all())
-    against = (
-        f"{each[0]:,.4g} GB/s in each dimension" if same else ", ".join(f"{b:,.4g}" for b in each)
-    )
+    against = f"{each[0]:,.4g} GB/s in each dimension"
+    if not same:
+        against = ", ".join(f"{b:,.4g}" for b in each)
     table.add_row("Speed-up", f"{result.speedup:.3f}x over {against}")
+    for workload, simulation in zip(result.workloads, result.simulations or (), strict=False):
+        off = simulation.time / workload.step_time - 1
+        text = f"{format_time(simulation.time)}, {off:+.3%} to the model ({workload.name})"
+        table.add_row("Simulated", Text(text))
     return table
 
 
@@ -152,6 +162,43 @@ def _workload_table(result: Result) -> Table:
     return table
 
 
+_MOST_COLLECTIVES = 12
+
+
+def _collective_table(result: Result) -> Table:
+    """What the exposed communication consists of, the longest first."""
+    table = new_table(
+        [
+            ("Collective", "left"),
+            ("Size", "right"),
+            ("Group", "left"),
+            ("Count", "right"),
+            ("Chunks", "right"),
+            ("Time", "right"),
+            ("of step", "right"),
+            ("Limited by", "left"),
+        ]
+    )
+    several = len(result.workloads) > 1
+    items = [(w, c) for w in result.workloads for c in w.collectives]
+    items.sort(key=lambda item: -item[1].time)
+    for w, c in items[:_MOST_COLLECTIVES]:
+        name = f"{w.name}: {c.collective.kind.value}" if several else c.collective.kind.value
+        table.add_row(
+            escape(name),
+            format_bytes(c.collective.size),
+            c.collective.group.name,
+            f"{c.count:g}",
+            "many" if c.chunks is None else str(c.chunks),
+            format_time(c.time),
+            f"{c.time / w.step_time:.2%}",
+            escape(" and ".join(c.limited_by)),
+        )
+    if len(items) > _MOST_COLLECTIVES:
+        table.add_row(f"… {len(items) - _MOST_COLLECTIVES} more")
+    return table
+
+
 def _constraint_table(result: Result) -> Table:
     priced = any(p.value is not None for p in result.shadow_prices)
     columns = [("Constraint", "left"), ("Slack", "right"), ("", "left")]
@@ -161,11 +208,16 @@ def _constraint_table(result: Result) -> Table:
     for p in result.shadow_prices:
         unit = "GB/s" if p.unit.endswith("(GB/s)") else "USD"
         state = "violated" if not p.met else "binds" if p.value and abs(p.slack) < 1e-6 else ""
-        row = [escape(p.constraint), f"{p.slack + 0.0:,.4g} {unit}", state]
+        row = [escape(p.constraint), f"{_without_rounding(p.slack):,.4g} {unit}", state]
         if priced:
             row.append("" if p.value is None else f"{p.value:.3g} {p.unit}")
         table.add_row(*row)
     return table
+
+
+def _without_rounding(slack: float) -> float:
+    """Slack in GB/s or USD; what is far below a byte per second or a cent is 0."""
+    return 0.0 if abs(slack) < 1e-9 else slack
 
 
 def check_table(summary: dict[str, object]) -> RenderableType:

@@ -19,7 +19,7 @@ from libra.jit import faster
 from libra.network import Network
 from libra.pieces import Schedule, collective_pieces
 from libra.queues import add_queues
-from libra.workload.graph import StepGraph
+from libra.workload.graph import StepGraph, sum_by_index
 
 __all__ = [
     "Path",
@@ -28,6 +28,7 @@ __all__ = [
     "build_timing",
     "critical_path",
     "merge_terms",
+    "task_ends",
 ]
 
 Floats = NDArray[np.float64]
@@ -200,6 +201,26 @@ def critical_path(timing: StepTiming, bandwidth: Floats) -> Path:
     else:
         fixed, counts = _longest_path(graph, tau)
     return Path(fixed + _weighted(counts, tau), fixed, counts)
+
+
+def task_ends(timing: StepTiming, bandwidth: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Start and end of each task [s], each as early as it can, and whether it is critical.
+
+    A task is critical if it is on the longest path that `critical_path` takes.
+    """
+    graph = timing.graph
+    tau = timing.terms.times(bandwidth)
+    entries = graph.count_value * tau[graph.count_index]
+    duration = graph.fixed + sum_by_index(graph.count_task, entries, graph.tasks)
+    end = np.empty(graph.tasks)
+    faster(_walk, graph.tasks)(*graph.arrays, tau, end)
+    critical = np.zeros(graph.tasks, dtype=np.bool_)
+    at = int(end.argmax())
+    while at >= 0:
+        critical[at] = True
+        before = graph.predecessor[graph.predecessor_start[at] : graph.predecessor_start[at + 1]]
+        at = int(before[end[before].argmax()]) if len(before) else -1
+    return end - duration, end, critical
 
 
 def _weighted(counts: Floats, tau: Floats) -> float:
