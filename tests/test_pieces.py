@@ -2,72 +2,24 @@
 
 import dataclasses
 import itertools
-from collections import defaultdict, deque
-from heapq import heappop, heappush
 
 import numpy as np
 import pytest
+from collective_helpers import collective_time, pipeline_time, random_bandwidth, random_case
 from helpers import GB, collective, network, random_collective, random_network
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from libra.collectives import (
     Algorithm,
     CollectiveKind,
     CollectiveModel,
-    EfficiencyPoint,
     dimension_bytes,
     dimension_latency,
 )
-from libra.pieces import _COUNTS, Schedule, best_schedule, collective_pieces
+from libra.pieces import _COUNTS, Schedule, best_schedule
 
-seeds = st.integers(0, 2**32 - 1)
 MULTI, BALANCED, IDEAL = Algorithm
 REDUCING = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
-CHUNKS = [None, 1, 4, 64]
-
-
-def time_of(pieces, bandwidth):
-    return float((pieces.alpha + pieces.coefficient @ (1 / (pieces.forms @ bandwidth))).max())
-
-
-def collective_time(item, net, model, bandwidth, *, schedule="best"):
-    """Time with the best schedule at the bandwidths, a given one, or (None) no better than any."""
-    if schedule == "best":
-        schedule = best_schedule(item, net, model, bandwidth)
-    return time_of(collective_pieces(item, net, model, schedule), bandwidth)
-
-
-def random_case(seed, *, latency=None, efficiency=None, **fields):
-    """Network, collective, model and bandwidths; latencies and efficiencies where not told."""
-    rng = np.random.default_rng(seed)
-    net = random_network(rng, int(rng.integers(1, 5)))
-    late = rng.random() < 0.5 if latency is None else latency
-    weak = rng.random() < 0.5 if efficiency is None else efficiency
-    net = dataclasses.replace(
-        net,
-        dimensions=tuple(
-            dataclasses.replace(
-                d,
-                latency=float(10 ** rng.uniform(-7, -4)) if late else 0.0,
-                efficiency=float(rng.uniform(0.3, 1)) if weak else 1.0,
-            )
-            for d in net.dimensions
-        ),
-    )
-    item = random_collective(rng, net)
-    curve = (EfficiencyPoint(1e6, 0.4), EfficiencyPoint(1e9, 0.9))
-    model = CollectiveModel(
-        endpoint_delay=1e-7 if late else 0.0,
-        efficiency={item.kind: curve} if weak else {},
-        **fields,
-    )
-    return rng, net, item, model, random_bandwidth(rng, net)
-
-
-def random_bandwidth(rng, net):
-    return np.exp(rng.uniform(np.log(1), np.log(500), len(net.sizes))) * GB
 
 
 # --- closed forms ------------------------------------------------------------------------------
@@ -132,28 +84,6 @@ def test_rates_of_themis(algorithm, rate):
 
 
 # --- second method: first come, first served ---------------------------------------------------
-
-
-def pipeline_time(visits, chunks):
-    """Chunks, all there at time 0, visit servers in order; visits: (server, time)."""
-    queues, busy, events, order = defaultdict(deque), set(), [], itertools.count()
-    queues[visits[0][0]].extend((c, 0) for c in range(chunks))
-
-    def serve(server, now):
-        if server not in busy and queues[server]:
-            busy.add(server)
-            c, k = queues[server].popleft()
-            heappush(events, (now + visits[k][1], next(order), c, k))
-
-    serve(visits[0][0], 0.0)
-    while events:
-        now, _, c, k = heappop(events)
-        busy.remove(visits[k][0])
-        if k + 1 < len(visits):
-            queues[visits[k + 1][0]].append((c, k + 1))
-            serve(visits[k + 1][0], now)
-        serve(visits[k][0], now)
-    return now
 
 
 def there_and_back(times):
@@ -222,9 +152,7 @@ def test_multi_rail_pieces_are_these_formulas(seed):
     rng, net, item, _, bandwidth = random_case(seed)
     chunks = int(rng.integers(1, 65))
     model = CollectiveModel(chunks=chunks, endpoint_delay=1e-7)
-    a = (
-        dimension_latency(item, net, model) + dimension_bytes(item, net, model) / chunks / bandwidth
-    )
+    a = dimension_latency(item, net, model) + dimension_bytes(item, net, model) / chunks / bandwidth
     times = [float(x) for x, e in zip(a, item.group.extents, strict=True) if e > 1]
     returning = item.kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST)
     expected = (

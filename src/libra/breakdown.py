@@ -17,6 +17,9 @@ __all__ = ["CollectiveTime", "WorkloadResult", "workload_result"]
 
 Floats = NDArray[np.float64]
 
+_TIE = 1e-4
+"""Relative difference below which two dimensions limit a collective together."""
+
 
 @dataclass(frozen=True)
 class CollectiveTime:
@@ -36,7 +39,7 @@ class CollectiveTime:
         Part of the time that each dimension's bandwidth accounts for [s]; with `latency` they sum
         to `time`.
     limited_by : tuple of str
-        Dimensions whose bandwidth sets its time.
+        Dimensions whose bandwidth sets its time, within a ten-thousandth.
     chunks : int or None
         Number of chunks; None: arbitrarily many.
     """
@@ -117,7 +120,7 @@ def workload_result(
     collectives = []
     for j in np.flatnonzero(path.counts):
         span = slice(int(terms.start[j]), int(terms.start[j + 1]))
-        active = span.start + np.flatnonzero(pieces[span] >= tau[j] * (1 - 1e-6))
+        active = span.start + np.flatnonzero(pieces[span] >= tau[j] * (1 - _TIE))
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = np.where(terms.coefficient[active] > 0, terms.coefficient[active] / reach, 0.0)
         limiting = terms.forms[(parts >= 0.5 * parts.max(axis=1)[:, None]).any(axis=0)].any(axis=0)

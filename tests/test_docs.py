@@ -1,0 +1,102 @@
+"""README and documentation: commands, designs and Python in them run and print what they show."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import libra
+from libra.presets import example_folder
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = [README, *(p.read_text("utf-8") for p in sorted((ROOT / "docs").glob("*.md")))]
+
+
+def blocks(text, language):
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(example_folder(), tmp_path / "my-design")
+    shutil.copytree(example_folder() / "workloads", tmp_path / "workloads")
+    return tmp_path
+
+
+def without_figures_of_the_run(text):
+    """Without trailing spaces, what the run took, and gaps, which depend on the machine."""
+    text = re.sub(r"Solved in [\d.,]+ ms", "Solved in … ms", text)
+    text = re.sub(r"\b\d\.\de-\d\d\b", "…", text)
+    return [re.sub(r"[─ ]+$", "", line) for line in text.strip().splitlines()]
+
+
+def test_the_readme_s_example_prints_what_it_shows(tmp_path):
+    (shown,) = (b for b in blocks(README, "console") if "libra optimize" in b)
+    commands = [line[2:] for line in shown.splitlines() if line.startswith("$ ")]
+    printed = ""
+    for command in commands:
+        arguments = [sys.executable, "-m", *shlex.split(command)]
+        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
+        printed = done.stdout
+    expected = "\n".join(shown.splitlines()[len(commands) :])
+    assert without_figures_of_the_run(printed) == without_figures_of_the_run(expected)
+
+
+def test_python_of_the_readme_runs(folder, capsys):
+    for code in blocks(README, "python"):
+        exec(compile(code, "README.md", "exec"), {})
+    assert "gpt-3" in capsys.readouterr().out
+
+
+DESIGNS = [
+    text
+    for page in PAGES
+    for text in blocks(page, "yaml")
+    if "network:" in text and "workloads:" in text
+]
+
+
+@pytest.mark.parametrize("text", DESIGNS, ids=range(len(DESIGNS)))
+def test_designs_in_the_documentation_solve(folder, text):
+    (folder / "design.yaml").write_text(text)
+    result = libra.optimize_design(libra.load_design("design.yaml"))
+    assert result.gap <= 1e-6
+
+
+SNIPPETS = [
+    text
+    for page in PAGES
+    for text in blocks(page, "yaml")
+    if text.startswith(("network:", "collectives:", "constraints:")) and text not in DESIGNS
+]
+
+
+@pytest.mark.parametrize("text", SNIPPETS, ids=range(len(SNIPPETS)))
+def test_parts_of_designs_in_the_documentation_load(folder, text):
+    """Each snippet replaces its part of an example that has the same dimensions."""
+    key = text.partition(":")[0]
+    lines = (example_folder() / "resnet-50-4d.yaml").read_text().splitlines(keepends=True)
+    kept, skip = [], False
+    for line in lines:
+        if re.match(r"[a-z]", line):
+            skip = line.startswith(f"{key}:")
+        kept += [] if skip else [line]
+    if text.count("- {topology") == 2:
+        text = text.replace("size: 4", "size: 16").replace("size: 32", "size: 256")
+    (folder / "design.yaml").write_text("".join(kept) + "\n" + text)
+    libra.load_design("design.yaml")
+
+
+def test_the_documentation_lists_every_command():
+    help_text = subprocess.run(
+        [sys.executable, "-m", "libra", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    commands = re.findall(r"^\W*(new|check|optimize|evaluate|presets)\b", help_text, re.MULTILINE)
+    assert sorted(set(commands)) == ["check", "evaluate", "new", "optimize", "presets"]
+    assert all(f"libra {command}" in README for command in commands)
