@@ -19,15 +19,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 import libra
-from libra.collectives import Collective
+from libra.collectives import Collective, CollectiveKind, CollectiveModel, Contention
 from libra.design import Objective
+from libra.placement import Group
 from libra.presets import example_folder
-from libra.workload.graph import chain_graph
+from libra.workload.graph import StepGraph, chain_graph
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT.parent / "shared" / "reference"
@@ -60,6 +63,11 @@ def measure(work: Callable[[], object], repeats: int) -> tuple[float, ...]:
     return tuple(seconds)
 
 
+def rounds(result: libra.Result) -> int:
+    """Cone programs that a result took."""
+    return result.solver.iterations if result.solver is not None else 0
+
+
 def solve_examples(repeats: int) -> Iterator[Measurement]:
     """Optimise each shipped example, for time and for time-cost (under an equality)."""
     for name in EXAMPLES:
@@ -71,8 +79,8 @@ def solve_examples(repeats: int) -> Iterator[Measurement]:
                 result = libra.optimize_design(case)
                 yield Measurement(
                     f"solve {name}-{shape} {objective.value}",
-                    measure(lambda case=case: libra.optimize_design(case), repeats),  # type: ignore[misc]
-                    f"gap {result.gap:.0e}, {result.solver.iterations} cone programs",  # type: ignore[union-attr]
+                    measure(partial(libra.optimize_design, case), repeats),
+                    f"gap {result.gap:.0e}, {rounds(result)} cone programs",
                 )
 
 
@@ -93,7 +101,7 @@ def solve_reference(repeats: int) -> Iterator[Measurement]:
             path.write_text(yaml.safe_dump(designs.libra_case(row)))
             design = libra.load_design(path)
             times[design.objective.value].append(
-                statistics.median(measure(lambda d=design: libra.optimize_design(d), repeats))  # type: ignore[misc]
+                statistics.median(measure(partial(libra.optimize_design, design), repeats))
             )
     for objective, seconds in times.items():
         yield Measurement(
@@ -117,7 +125,7 @@ def growth(repeats: int) -> Iterator[Measurement]:
         case = replace(design, workloads=(replace(workload, graph=graph),))
         yield Measurement(
             f"growth {graph.tasks} tasks",
-            measure(lambda c=case: libra.optimize_design(c), repeats),  # type: ignore[misc]
+            measure(partial(libra.optimize_design, case), repeats),
             f"built in {built * 1e3:.0f} ms",
         )
     for count in (1, 2, 4, 8):
@@ -125,7 +133,63 @@ def growth(repeats: int) -> Iterator[Measurement]:
         case = replace(design, workloads=many)
         yield Measurement(
             f"growth {count} workloads",
-            measure(lambda c=case: libra.optimize_design(c), repeats),  # type: ignore[misc]
+            measure(partial(libra.optimize_design, case), repeats),
+        )
+
+
+def random_graph(tasks: int, seed: int = 1) -> StepGraph:
+    """Random graph with 20 distinct collectives on the 4D network, built from arrays.
+
+    Exponential compute (mean 0.1 ms); half of the tasks end with a collective; each waits for one
+    to three of the tasks shortly before it.
+    """
+    rng = np.random.default_rng(seed)
+    kinds = (
+        CollectiveKind.ALL_REDUCE,
+        CollectiveKind.REDUCE_SCATTER,
+        CollectiveKind.ALL_GATHER,
+        CollectiveKind.ALL_TO_ALL,
+    )
+    found: list[Collective] = []
+    while len(found) < 20:
+        extents = tuple(n if rng.random() < 0.5 else 1 for n in (4, 8, 4, 32))
+        if max(extents) > 1:
+            size = float(np.exp(rng.uniform(np.log(1e5), np.log(1e8))))
+            group = Group("g", extents, (1, 1, 1, 1))
+            found.append(Collective(kinds[rng.integers(4)], size, group))
+    ends = rng.random(tasks) < 0.5
+    index = rng.integers(0, 20, int(ends.sum()))
+    before = np.minimum(rng.integers(1, 4, tasks), np.arange(tasks))
+    start = np.concatenate([[0], np.cumsum(before)])
+    owner = np.repeat(np.arange(tasks), before)
+    return StepGraph(
+        fixed=rng.exponential(1e-4, tasks),
+        collectives=tuple(found),
+        count_start=np.concatenate([[0], np.cumsum(ends)]),
+        count_index=index,
+        count_value=np.ones(len(index)),
+        predecessor_start=start,
+        predecessor=np.maximum(owner - rng.geometric(0.05, len(owner)), 0),
+    )
+
+
+def graphs(repeats: int) -> Iterator[Measurement]:
+    """Random graphs of 1,000 to 10,000,000 tasks: build from arrays, then optimise."""
+    design = libra.load_design(example_folder() / "gpt-3-4d.yaml")
+    model = CollectiveModel(contention=Contention.NONE)
+    for tasks in GRAPH_SIZES if repeats > 1 else GRAPH_SIZES[:2]:
+        start = time.perf_counter()
+        graph = random_graph(tasks)
+        built = time.perf_counter() - start
+        workload = replace(design.workloads[0], graph=graph)
+        case = replace(design, workloads=(workload,), collectives=model)
+        for _ in range(4 if repeats > 1 and tasks <= 10_000 else 0):
+            libra.optimize_design(case)  # until the compiled pass has repaid itself
+        result = libra.optimize_design(case)
+        yield Measurement(
+            f"graph {tasks} tasks",
+            measure(partial(libra.optimize_design, case), min(repeats, 3)),
+            f"gap {result.gap:.0e}, {rounds(result)} rounds, built in {built * 1e3:.0f} ms",
         )
 
 
@@ -138,15 +202,17 @@ def commands(repeats: int) -> Iterator[Measurement]:
             f"command libra {' '.join(arguments[:1])}",
             measure(
                 lambda c=command: subprocess.run(c, check=True, stdout=subprocess.DEVNULL),
-                repeats,  # type: ignore[misc]
+                repeats,
             ),
         )
 
 
+GRAPH_SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 CASES: Mapping[str, Callable[[int], Iterator[Measurement]]] = {
     "solve examples": solve_examples,
     "solve reference": solve_reference,
     "growth": growth,
+    "graph": graphs,
     "command": commands,
 }
 

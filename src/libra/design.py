@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.collectives import CollectiveModel
+from libra.collectives import Algorithm, CollectiveModel
 from libra.constraints import LinearConstraint, bound_constraints
 from libra.cost import PriceList, bandwidth_prices
 from libra.errors import FieldError
@@ -106,6 +106,7 @@ class Design:
         object.__setattr__(self, "objective", Objective(self.objective))
         check_names([w.name for w in self.workloads])
         check_baseline(self.baseline, self.network)
+        check_algorithm(self.collectives, self.network)
         check_shrinking(self.objective, self.fixed_cost, self.rows)
 
     @cached_property
@@ -172,6 +173,24 @@ def check_baseline(baseline: Sequence[float] | None, network: Network) -> None:
             "baseline",
             f"needs one bandwidth for each of the {dimensions} dimensions, got "
             f"{len(baseline)}. Or write equal.",
+        )
+
+
+def check_algorithm(model: CollectiveModel, network: Network) -> None:
+    """Refuse algorithms that reorder the dimensions where a switch reduces.
+
+    Raises
+    ------
+    FieldError
+        Names the algorithm.
+    """
+    if model.algorithm is not Algorithm.MULTI_RAIL and any(
+        d.in_network for d in network.dimensions
+    ):
+        raise FieldError(
+            ("collectives", "algorithm"),
+            f"{model.algorithm.value} collectives are not defined for switches that reduce, got "
+            "in_network: true. Use multi-rail, or remove in_network.",
         )
 
 

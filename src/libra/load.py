@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from libra.collectives import CollectiveModel
 from libra.constraints import LinearConstraint, bound_constraints, parse_constraint
 from libra.cost import bandwidth_prices
-from libra.design import Design, Workload, check_baseline, check_names, check_shrinking
+from libra.design import (
+    Design,
+    Workload,
+    check_algorithm,
+    check_baseline,
+    check_names,
+    check_shrinking,
+)
 from libra.errors import FieldError, InputError, Place, Problem, in_file_order, nearest, shown
 from libra.files import read_text
 from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
@@ -173,6 +180,9 @@ class _Assembly:
         if network is None:
             return
         self.attempt((), lambda: check_baseline(file.baseline or None, network))
+        model = file.collectives
+        if model is not None:
+            self.attempt((), lambda: check_algorithm(model, network))
         if rows is not None and file.objective is not None and file.prices is not None:
             check = partial(
                 check_shrinking,

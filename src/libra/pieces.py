@@ -15,7 +15,7 @@ one.
 - balanced: chunks take the dimensions in different orders, so that only sets S of dimensions
   matter, sum_d a_d + (1 - 1/c) max_S m f(S) / (sum_S phi_d B_d) + (c - 1) min_S L_d, unless the
   fixed order is faster;
-- ideal: max_S m f(S) / (sum_S phi_d B_d) with the latencies once, and no chunk fill.
+- ideal: max_S m f(S) / (sum_S phi_d B_d), or sum_d L_d if that is longer, and no chunk fill.
 
 f(S). Give the dimensions of S the last places in the order, which leaves them the least to do.
 With Q = prod of e_d over S and N members in all, m Q / N bytes of an NPU's buffer reach S, and
@@ -42,7 +42,6 @@ from libra.collectives import (
     dimension_bytes,
     dimension_latency,
 )
-from libra.errors import FieldError
 from libra.network import Network
 
 __all__ = ["Pieces", "Schedule", "best_schedule", "collective_pieces"]
@@ -109,6 +108,7 @@ def collective_pieces(
         Its algorithm, latencies and efficiencies.
     schedule : Schedule or None
         None: what no schedule that the model allows can beat. Where it allows one only, that one.
+        Balanced and ideal ones are not defined where a switch reduces (see `libra.design`).
 
     Returns
     -------
@@ -123,12 +123,6 @@ def collective_pieces(
     order = model.algorithm if schedule is None else schedule.order
     if order is not Algorithm.MULTI_RAIL and not load.reorders:
         order = Algorithm.MULTI_RAIL
-    if order is not Algorithm.MULTI_RAIL and any(d.in_network for d in network.dimensions):
-        raise FieldError(
-            "collectives.algorithm",
-            "balanced and ideal collectives are not defined for switches that reduce, got "
-            "in_network: true. Use multi-rail.",
-        )
     if order is Algorithm.IDEAL:
         return ideal(load)
     if schedule is None:
@@ -157,12 +151,12 @@ class _Load:
 
 
 def multi_rail(load: _Load, chunks: int | None) -> Pieces:
-    """Chunks in one order; None: without fill, each latency once, which no number can beat."""
+    """Chunks in one order; None: what no number of them can beat."""
     used = load.used
     traffic, latency = load.traffic[used], load.latency[used]
     forms, count = np.eye(len(load.traffic))[used], len(used)
     if chunks is None:
-        return Pieces(np.full(count, latency.sum()), np.diag(traffic), forms)
+        return _any_chunks(load, traffic, latency, forms)
     if load.collective.kind in _RETURNING:
         # Times a_d in dimension p's two pieces, rows p: before it once, itself c times; and all
         # others once, itself (c + 1) / 2 times.
@@ -175,11 +169,24 @@ def multi_rail(load: _Load, chunks: int | None) -> Pieces:
     return Pieces(times @ latency, times * (traffic / chunks), forms)
 
 
+def _any_chunks(load: _Load, traffic: Floats, latency: Floats, forms: Floats) -> Pieces:
+    """Pieces of multi-rail below those of every number of chunks, and without latency their limit.
+
+    One way: sum_d L_d + t_p / B_p. There and back later chunks may hide the latencies beyond p, so
+    that only sum_{d<=p} L_d + t_p / B_p and sum_d L_d + t_p / (2 B_p) are certain.
+    """
+    every = np.full(len(latency), latency.sum())
+    if load.collective.kind not in _RETURNING or not latency.any():
+        return Pieces(every, np.diag(traffic), forms)
+    alpha = np.concatenate([np.cumsum(latency), every])
+    return Pieces(alpha, np.vstack([np.diag(traffic), np.diag(traffic / 2)]), forms)
+
+
 def balanced(load: _Load, chunks: int | None) -> Pieces:
     """Chunks in the orders that balance the dimensions."""
-    cut, latency = _cut_bound(load), load.latency
     if chunks is None:
-        return Pieces(np.full(len(cut.alpha), latency.sum()), cut.coefficient, cut.forms)
+        return ideal(load)
+    cut, latency = _cut_bound(load), load.latency
     used = load.used
     rest = (1 - 1 / chunks) * cut.coefficient
     way = np.tile(load.traffic[used] / chunks, (len(rest), 1))
@@ -195,7 +202,7 @@ def balanced_bound(load: _Load, chunks: int | None) -> Pieces:
     to the innermost dimension of S.
     """
     if chunks is None:
-        return balanced(load, None)
+        return ideal(load)
     used, cut, latency = load.used, _cut_bound(load), load.latency
     count, width = len(used), len(load.traffic)
     innermost = np.argmax(cut.forms[:, used] > 0, axis=1)
@@ -208,8 +215,15 @@ def balanced_bound(load: _Load, chunks: int | None) -> Pieces:
 
 
 def ideal(load: _Load) -> Pieces:
-    """What no schedule can beat; latency once, no chunk fill."""
-    return balanced(load, None)
+    """What no schedule can beat: the work of each set of dimensions, the latency of one way."""
+    cut, latency = _cut_bound(load), load.latency
+    if not latency.any():
+        return cut
+    return Pieces(
+        np.append(cut.alpha, latency.sum()),
+        np.vstack([cut.coefficient, np.zeros(cut.coefficient.shape[1])]),
+        cut.forms,
+    )
 
 
 def _cut_bound(load: _Load) -> Pieces:

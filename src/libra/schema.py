@@ -282,7 +282,8 @@ class _Reader:
             return _adapter(form).validate_json(json.dumps(value), strict=True)
         except ValidationError as error:
             for details in error.errors(include_url=False):
-                message, at = _message(details, (*place, *details["loc"]))
+                where = tuple(part for part in details["loc"] if part != "[key]")
+                message, at = _message(details, (*place, *where))
                 self.note(at, message)
             return None
 

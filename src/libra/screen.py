@@ -225,21 +225,18 @@ def check_table(summary: dict[str, object]) -> RenderableType:
     parts: list[RenderableType] = [
         Text(f"{summary['network']}, {summary['npus']:,} NPUs", style="bold")
     ]
-    dimensions = new_table(
-        [
-            ("Dimension", "left"),
-            ("Block", "left"),
-            ("Size", "right"),
-            ("Tier", "left"),
-            ("USD per GB/s, all NPUs", "right"),
-        ],
-    )
-    for item in _rows(summary["dimension_details"]):
+    details = _rows(summary["dimension_details"])
+    latency = any(item["latency_s"] for item in details)
+    columns = [("Dimension", "left"), ("Block", "left"), ("Size", "right"), ("Tier", "left")]
+    columns += [("Latency of a hop", "right")] if latency else []
+    dimensions = new_table([*columns, ("USD per GB/s, all NPUs", "right")])
+    for item in details:
         dimensions.add_row(
             escape(str(item["name"])),
             str(item["topology"]),
             str(item["size"]),
             escape(str(item["tier"])),
+            *([format_time(float(str(item["latency_s"])))] if latency else []),
             f"{item['price_usd_per_GBps']:,.2f}",
         )
     parts.append(dimensions)

@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 
 MOST_ROUNDS = 2000
 _AIM = 3e-8
+_CLOSE = 3e-7
+"""Relative gaps: at which a search stops, and at which it stops once no new path is found."""
 _PATIENCE = 3
 
 
@@ -93,8 +95,12 @@ def minimise(search: Search, price: Floats, weights: Floats, aim: float = _AIM) 
     """Minimise ``weights . T(B) + price . B`` under the rows."""
     program = search.program
     best = Optimum(search.scale, np.inf, -np.inf)
-    stalled = 0
-    while best.gap > aim and stalled < _PATIENCE and search.rounds < MOST_ROUNDS:
+    stalled, settled, rescaled = 0, False, False
+    while (
+        best.gap > (_CLOSE if settled else aim)
+        and stalled < _PATIENCE
+        and search.rounds < MOST_ROUNDS
+    ):
         search.rounds += 1
         cuts = tuple(search.cuts)
         master = solve_master(program, cuts, price, weights, search.scale)
@@ -113,6 +119,8 @@ def minimise(search: Search, price: Floats, weights: Floats, aim: float = _AIM) 
         bound = certified_bound(program, cuts, price, weights, master.multipliers, known)
         progress = value < best.value * (1 - 1e-12) or bound > best.bound + 1e-12 * abs(bound)
         stalled = 0 if progress or new else stalled
+        settled = not new and rescaled
+        rescaled = not new
         if bound > best.bound:
             best = replace(best, bound=bound, multipliers=master.multipliers)
         if bandwidth is not None and value < best.value:

@@ -102,9 +102,20 @@ class StepTiming:
 
     @property
     def step_traffic(self) -> Floats:
-        """Bytes that a step costs each dimension, shape (dimensions,) [bytes]."""
-        result: Floats = self.graph.total_counts @ self.traffic
-        return result
+        """Bytes that a step costs each dimension of an NPU, shape (dimensions,) [bytes].
+
+        Of NPUs that differ (pipeline stages) the largest.
+        """
+        graph = self.graph
+        if graph.places is None:
+            result: Floats = graph.total_counts @ self.traffic
+            return result
+        collectives = len(graph.collectives)
+        key = graph.places[graph.count_task] * collectives + graph.count_index
+        size = (int(graph.places.max()) + 1) * collectives
+        counts = sum_by_index(key, graph.count_value, size).reshape(-1, collectives)
+        most: Floats = (counts @ self.traffic).max(axis=0)
+        return most
 
     def busy(self, bandwidth: Floats) -> Floats:
         """Time each dimension is in use during a step, shape (dimensions,) [s]."""
