@@ -9,6 +9,7 @@ from libra.placement import nest_groups, place_groups
 from libra.simulate import simulate_graph, stages_of
 from libra.timing import build_timing, critical_path
 from libra.workload.layers import Layer, Phase
+from libra.workload.pipeline import Pipeline, pipeline_graph
 from libra.workload.schedule import LoopKind, TrainingLoop, build_graph
 
 LOOPS = [
@@ -80,3 +81,33 @@ def simulated(found, net, model, bandwidth):
     chunks = model.chunks
     stages = [stages_of(c, net, model, bandwidth, chunks) for c in found.collectives]
     return simulate_graph(found, stages, [chunks] * len(stages))
+
+
+def random_pipeline(seed, virtual_stages):
+    """Network, graph of a pipeline beside tensor and data parallelism, and bandwidths."""
+    rng = np.random.default_rng(seed)
+    while True:
+        net = random_network(rng, int(rng.integers(1, 5)))
+        stages = int(rng.choice([2, 3, 4]))
+        if net.npus % stages:
+            continue
+        rest = net.npus // stages
+        tp = int(rng.choice(divisors(rest)))
+        try:
+            placed = place_groups(net.sizes, {"tp": tp, "dp": rest // tp, "pp": stages})
+        except ValueError:
+            continue
+        break
+    groups = nest_groups(net, placed)
+    layers = random_layers(rng, groups, stages * virtual_stages + int(rng.integers(0, 4)))
+    found = pipeline_graph(
+        layers,
+        Pipeline(
+            groups["pp"],
+            net.sizes,
+            stages * int(rng.integers(1, 4)),
+            float(10 ** rng.uniform(5, 7.5)),
+            virtual_stages,
+        ),
+    )
+    return net, found, np.exp(rng.uniform(np.log(20), np.log(500), len(net.sizes))) * GB

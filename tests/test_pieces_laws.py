@@ -99,13 +99,8 @@ def test_balanced_is_never_faster_than_ideal(chunks, seed):
 HIDDEN = network("RI(4)_RI(4)_RI(4)", latency=[1e-6] * 3)
 SLOW_FIRST = np.array([1, 1000, 1000]) * GB
 CUBE = collective("all-reduce", 1e6, (4, 4, 4))
-NOT_A_BOUND = (
-    "with latency, the relaxed multi-rail and ideal charge every dimension's latency on "
-    "top of the busiest dimension's work, which an all-reduce's later chunks hide"
-)
 
 
-@pytest.mark.xfail(strict=True, reason=NOT_A_BOUND)
 def test_relaxed_multi_rail_is_a_bound_where_latency_hides():
     model = CollectiveModel()
     assert best_schedule(CUBE, HIDDEN, model, SLOW_FIRST) == Schedule(2, MULTI)
@@ -115,7 +110,6 @@ def test_relaxed_multi_rail_is_a_bound_where_latency_hides():
     assert bound <= best * (1 + 1e-12)
 
 
-@pytest.mark.xfail(strict=True, reason=NOT_A_BOUND)
 def test_balanced_is_never_faster_than_ideal_where_latency_hides():
     """Multi-rail in 4 chunks takes 1.969 ms, no more than the ring of 64 needs; ideal 2.07 ms."""
     net = network("RI(64)_RI(2)", latency=[0, 6e-5])
@@ -164,7 +158,6 @@ def test_relaxed_is_never_above_a_schedule_of_so_many_chunks(algorithm, chunks, 
 
 
 @algorithms
-@pytest.mark.xfail(strict=True, reason=NOT_A_BOUND)
 def test_relaxed_is_never_above_a_schedule_with_latency(algorithm):
     for seed in range(400):
         assert gap_below(seed, algorithm, None, COUNTS, latency=True) >= -1e-12

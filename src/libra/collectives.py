@@ -51,6 +51,7 @@ __all__ = [
     "dimension_bytes",
     "dimension_latency",
     "reachable_fraction",
+    "size_efficiency",
 ]
 
 
@@ -97,6 +98,10 @@ class AllToAll(StrEnum):
 
     DIRECT = "direct"
     PAIRWISE = "pairwise"
+
+
+RETURNING = (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST)
+"""Collectives that go up the dimensions and come back."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +224,7 @@ class Collective:
     group: Group
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", CollectiveKind(self.kind))
         if not (np.isfinite(self.size) and self.size > 0):
             raise FieldError(
                 "size",
@@ -320,10 +326,10 @@ def dimension_bytes(
         dimension, e, k = network.dimensions[d], group.extents[d], group.strides[d]
         share = _share(collective.kind, dimension, e, inner, d == used[-1])
         if model.compat is None:
-            share = _on_links(share, collective.kind, dimension, e, k)
-        result[d] = share / dimension.efficiency
+            share = _on_links(share, collective.kind, dimension, e, k) / dimension.efficiency
+        result[d] = share
         inner *= e
-    return result * (collective.size / _efficiency(collective, model))
+    return result * (collective.size / size_efficiency(collective, model))
 
 
 def _share(
@@ -360,7 +366,8 @@ def _on_links(
     return share / reachable_fraction(dimension, extent, stride)
 
 
-def _efficiency(collective: Collective, model: CollectiveModel) -> float:
+def size_efficiency(collective: Collective, model: CollectiveModel) -> float:
+    """Fraction of the nominal bandwidth that a collective of its kind and size reaches."""
     points = model.efficiency.get(collective.kind)
     if not points:
         return 1.0
@@ -373,9 +380,9 @@ def dimension_latency(
 ) -> NDArray[np.float64]:
     r"""Time that one chunk of a collective waits in each dimension besides sending its bytes.
 
-    A message takes ``hops x latency + endpoint delay``, and the NPU delays once more at the end; a
-    switch is two hops, the neighbour on a strided ring as many as the stride. The messages one
-    after the other are
+    A message takes ``hops x latency + endpoint delay``, and the NPU delays once more at the end of
+    each way; a switch is two hops, the neighbour on a strided ring as many as the stride. The
+    messages one after the other are
 
     - ring: e - 1; fully connected: 1 (direct); switch: log2 e (halving or doubling), for a
       reduce-scatter or an all-gather; twice that for an all-reduce, but 1 if the switch reduces;
@@ -395,10 +402,12 @@ def dimension_latency(
     used = [d for d, e in enumerate(group.extents) if e > 1]
     for d in used:
         dimension = network.dimensions[d]
+        outermost = d == used[-1]
         messages, hops = _messages(
-            collective.kind, dimension, group.extents[d], group.strides[d], model, d == used[-1]
+            collective.kind, dimension, group.extents[d], group.strides[d], model, outermost
         )
-        result[d] = hops * dimension.latency + (messages + 1) * model.endpoint_delay
+        ends = 2 if collective.kind in RETURNING and not outermost else 1
+        result[d] = hops * dimension.latency + (messages + ends) * model.endpoint_delay
     return result
 
 

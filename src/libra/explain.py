@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from libra.collectives import Contention
 from libra.design import Objective
 from libra.result import Result, ShadowPrice
 from libra.units import format_money, format_time
@@ -39,6 +40,7 @@ def explain_result(result: Result) -> tuple[str, ...]:
                 f"communication is limited by {_join(names_)}{together}."
             )
     lines += _idle(result)
+    lines += _approximated(result)
     lines += [_worth(price, result) for price in result.shadow_prices if price.value]
     return tuple(line for line in lines if line)
 
@@ -53,6 +55,20 @@ def _idle(result: Result) -> list[str]:
         return []
     verb = "carries" if len(unused) == 1 else "carry"
     return [f"{_join(unused)} {verb} no traffic of these workloads: bandwidth there is idle."]
+
+
+def _approximated(result: Result) -> list[str]:
+    """Say where collectives are taken to queue whole and no simulation stands beside it."""
+    overlapped = [
+        w.name for w in result.design.workloads if w.graph.collectives and not w.graph.is_chain
+    ]
+    queue = result.design.collectives.contention is Contention.QUEUE
+    if not overlapped or not queue or result.simulations is not None:
+        return []
+    return [
+        "Collectives that overlap and share links are taken to queue whole, in program order; "
+        "--simulate shows what queueing chunk by chunk changes."
+    ]
 
 
 def _worth(price: ShadowPrice, result: Result) -> str:

@@ -103,6 +103,7 @@ class Dimension:
     efficiency: float = 1.0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "topology", Topology(self.topology))
         if self.size < 2:
             raise FieldError(
                 "size", f"a dimension needs at least 2 members, got {self.size}. Leave it out."

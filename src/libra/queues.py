@@ -1,9 +1,11 @@
 """Queues: collectives that share a dimension's links wait for each other, in program order.
 
-A collective starts when every earlier collective of the program that uses the same links has ended.
-This approximates the hardware, where chunks of the second may fill gaps that the first leaves; with
-many chunks there are none to speak of. Groups with different strides in a fully connected block use
-different links, so they do not share them; on rings and switches they do.
+A collective starts when every earlier collective of the program that uses the same links has
+ended. This approximates the hardware, which queues chunk by chunk: the second may fill gaps that
+the first leaves in some dimensions (then this is too slow), or its chunks may hold up those of the
+first that are on their way back (then it is too fast). `libra.evaluate.simulate_result` shows the
+difference. Groups with different strides in a fully connected block use different links, so they
+do not share them; on rings and switches they do.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> St
     later, earlier = [], []
     for users in index.values():
         tasks = np.unique(graph.count_task[np.isin(graph.count_index, users)])
+        if len(tasks) == 0:
+            continue
         if graph.places is not None:
             tasks = tasks[np.argsort(graph.places[tasks], kind="stable")]
         same = np.ones(len(tasks) - 1, dtype=np.bool_)
@@ -51,4 +55,5 @@ def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> St
             same = np.diff(graph.places[tasks]) == 0
         later.append(tasks[1:][same])
         earlier.append(tasks[:-1][same])
-    return add_predecessors(graph, np.concatenate(later), np.concatenate(earlier))
+    none = np.zeros(0, dtype=np.int64)
+    return add_predecessors(graph, np.concatenate([none, *later]), np.concatenate([none, *earlier]))

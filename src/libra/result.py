@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from libra.breakdown import WorkloadResult, workload_result
 from libra.design import Design, Objective, Schedules, best_schedules, time_design
 from libra.program import Rows
-from libra.simulate import Simulation
 from libra.timing import StepTiming, critical_path
 from libra.units import BANDWIDTH, GB_PER_S
 
 if TYPE_CHECKING:
     import polars
+
+    from libra.simulate import Simulation
 
 __all__ = [
     "Result",

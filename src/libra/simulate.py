@@ -31,6 +31,7 @@ from libra.collectives import (
     CollectiveKind,
     CollectiveModel,
     reachable_fraction,
+    size_efficiency,
 )
 from libra.errors import FieldError
 from libra.jit import faster
@@ -217,38 +218,78 @@ def _visit_time(
     """Time of one chunk in one dimension [s]."""
     extent, stride = collective.group.extents[d], collective.group.strides[d]
     published = model.compat is not None
+    nominal = bandwidth * dimension.efficiency * size_efficiency(collective, model)
     how = _messages_in(dimension, kind, model)
-    rows = message_rows(how, kind, data, extent)
-    if dimension.topology is not Topology.RING:
-        rows = [(1, size) for _, size in rows]
-    reach = 1.0 if published else reachable_fraction(dimension, extent, stride)
-    speed = bandwidth * reach * dimension.efficiency
-    if how is Messages.DIRECT:
-        speed /= extent - 1
     if kind is CollectiveKind.POINT_TO_POINT:
-        rows, speed = [(1, data)], bandwidth * dimension.efficiency
-        if dimension.topology is Topology.RING:
-            speed /= 2 * stride
-        elif dimension.topology is Topology.FULLY_CONNECTED:
-            speed /= dimension.size - 1
-    elif kind is CollectiveKind.BROADCAST:
-        rows = [(h, data / len(rows)) for h, _ in rows]
-    elif kind is CollectiveKind.ALL_REDUCE and dimension.in_network:
-        rows = [(1, data)]
+        rows, speed = [(1, data)], nominal / _links_shared(dimension, stride)
+    elif dimension.in_network and collective.kind is CollectiveKind.ALL_REDUCE:
+        rows, speed = _reducing_switch(kind, data, extent), nominal
     elif (
         kind is CollectiveKind.ALL_TO_ALL and dimension.topology is Topology.RING and not published
     ):
-        # Neighbours' flows share the links that a message crosses; both directions work at once.
-        speed = bandwidth * dimension.efficiency / (1 if extent * stride == dimension.size else 2)
-        rows = [(h, h * stride * size) for h, size in rows]
+        rows, speed = _ring_exchange(dimension, extent, stride, data, nominal, how)
+    else:
+        rows = _generic_rows(how, kind, data, extent)
+        speed = nominal * reachable_fraction(dimension, extent, stride)
+        speed /= extent - 1 if how is Messages.DIRECT else 1
+    if published:
+        return row_time([(0, size) for _, size in rows], bandwidth, 0.0, 0.0, tick)
     hop = dimension.latency * {Topology.RING: stride, Topology.SWITCH: 2}.get(dimension.topology, 1)
-    return row_time(rows, speed, 0.0 if published else hop, model.endpoint_delay, tick)
+    return row_time(rows, speed, hop, model.endpoint_delay, tick)
+
+
+def _generic_rows(
+    how: Messages, kind: CollectiveKind, data: float, extent: int
+) -> list[tuple[int, float]]:
+    """Messages over one hop each; of a broadcast, parts that flow on through all members."""
+    rows = message_rows(how, kind, data, extent)
+    if kind is CollectiveKind.BROADCAST:
+        parts = extent - 1 if how is Messages.DIRECT else len(rows)
+        return [(1, data / parts)] * len(rows)
+    return [(1, size) for _, size in rows]
+
+
+def _reducing_switch(kind: CollectiveKind, data: float, extent: int) -> list[tuple[int, float]]:
+    """One message up: all data to be reduced, or the own part to be multicast."""
+    return [(1, data / extent if kind is CollectiveKind.ALL_GATHER else data)]
+
+
+def _ring_exchange(
+    dimension: Dimension, extent: int, stride: int, data: float, nominal: float, how: Messages
+) -> tuple[list[tuple[int, float]], float]:
+    """All-to-all on a ring: neighbours' flows share the links that a message crosses.
+
+    On a closed ring both directions work at once; on a line one of them is the bottleneck.
+    """
+    closed = extent * stride == dimension.size
+    hops = [min(k, extent - k) if closed else k for k in range(1, extent)]
+    part = data / extent
+    if not closed:
+        # The middle of a line carries extent^2 / 4 parts, as evenly as the distances allow.
+        weight = (extent * extent // 4) / sum(hops)
+        rows = [(h, 2 * weight * h * stride * part) for h in hops]
+    else:
+        rows = [(h, h * stride * part) for h in hops]
+    if how is Messages.DIRECT:
+        rows = [(max(hops), sum(size for _, size in rows))]
+    return rows, nominal
+
+
+def _links_shared(dimension: Dimension, stride: int) -> int:
+    """Links, or flows on one, that a neighbour-to-neighbour message has 1 of."""
+    return {
+        Topology.RING: 2 * stride,
+        Topology.FULLY_CONNECTED: dimension.size - 1,
+        Topology.SWITCH: 1,
+    }[dimension.topology]
 
 
 def _messages_in(dimension: Dimension, kind: CollectiveKind, model: CollectiveModel) -> Messages:
     if kind is CollectiveKind.ALL_TO_ALL:
         direct = model.all_to_all is AllToAll.DIRECT or (
-            model.all_to_all is None and dimension.topology is Topology.FULLY_CONNECTED
+            model.all_to_all is None
+            and model.compat is None
+            and dimension.topology is Topology.FULLY_CONNECTED
         )
         return Messages.DIRECT if direct else Messages.PAIRWISE
     return {
