@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from libra.certificate import Multipliers, certified_bound
 from libra.constraints import LinearConstraint
-from libra.program import Cut, Program, build_rows
+from libra.program import Cut, Program, build_rows, plain_goal
 from libra.timing import Terms
 from libra.units import BANDWIDTH
 
@@ -97,8 +97,11 @@ def feasible_points(rng, prog, inside, wanted=30):
 def prove(prog, cuts, price, weights, y, pieces, path, forms=None):
     """Bound that multipliers prove, without a suggestion for those of the forms unless given."""
     forms = np.zeros(len(prog.terms.forms)) if forms is None else forms
-    multipliers = Multipliers(rows=y, pieces=pieces, cuts=path, forms=forms)
-    return certified_bound(prog, cuts, price, weights, multipliers)
+    none = np.zeros(len(weights))
+    multipliers = Multipliers(
+        rows=y, pieces=pieces, cuts=path, forms=forms, limits=none, slowdowns=none
+    )
+    return certified_bound(prog, cuts, plain_goal(price, np.asarray(weights)), multipliers)
 
 
 @pytest.mark.parametrize("identity", [True, False], ids=["identity", "general forms"])

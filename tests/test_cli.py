@@ -202,7 +202,7 @@ def test_wrong_bandwidths(folder, capsys, bandwidth, message):
         (("check", "."), ".: is a folder, got '.'. Name a file."),
         (("check", "d.yaml", "--set", "objective"), "--set: needs PATH=VALUE, got 'objective'. Write e.g. objective=time-cost."),
         (("check", "d.yaml", "--set", "=5"), "--set: needs PATH=VALUE, got '=5'. Write e.g. objective=time-cost."),
-        (("check", "d.yaml", "--set", "objective=x"), "--set objective=x: objective: unknown value, got 'x'. Use one of: time, time-cost."),
+        (("check", "d.yaml", "--set", "objective=x"), "--set objective=x: objective: unknown value, got 'x'. Use one of: time, time-cost, cost, worst-time."),
         (("optimize", "d.yaml", "-o", "no/r.json"), "no/r.json: cannot be written (No such file or directory), got 'no/r.json'. Choose another place."),
         (("optimize", "d.yaml", "-o", "."), ".: cannot be written (Is a directory), got '.'. Choose another place."),
         (("new", "d.yaml"), "d.yaml/gpt-3-4d.yaml: cannot be written (File exists), got 'd.yaml/gpt-3-4d.yaml'. Choose another place."),

@@ -106,7 +106,7 @@ def test_cost_rows(text, coefficients, bound):
         ("node - node <= 2 GB/s", "no bandwidth"),
         ("noed <= 2 GB/s", "Did you mean 'node'"),
         ("dim4 <= 2 GB/s", "unknown name"),
-        ("time <= 2 s", "cannot be limited"),
+        ("time <= 2 s", "stands alone"),
         ("node <= 1e999 GB/s", "not finite"),
         ("node ** 2 <= 2 GB/s", "cannot read"),
         ("__import__('os') <= 2", "got"),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.program import Cut, Program, Rows
+from libra.program import Cut, Goal, Program, Rows
 
 __all__ = ["Multipliers", "certified_bound", "shared_out", "supporting_sum"]
 
@@ -41,6 +41,9 @@ class Multipliers:
         mu, >= 0; only their ratios within a collective matter.
     cuts : ndarray, shape (cuts,)
         lambda, >= 0; only their ratios within a workload matter.
+    limits, slowdowns : ndarray, shape (workloads,)
+        Of the time limits and of the rows T_w <= reference_w z, >= 0; of the latter only the ratios
+        matter.
     forms : ndarray, shape (forms,)
         Of the forms H . B, >= 0: a suggestion for u, which is made to fit.
     """
@@ -49,13 +52,14 @@ class Multipliers:
     pieces: Floats
     cuts: Floats
     forms: Floats
+    limits: Floats
+    slowdowns: Floats
 
 
 def certified_bound(
     program: Program,
     cuts: Sequence[Cut],
-    price: Floats,
-    weights: Floats,
+    goal: Goal,
     multipliers: Multipliers,
     known: float = np.inf,
 ) -> float:
@@ -63,7 +67,7 @@ def certified_bound(
 
     Parameters
     ----------
-    program, cuts, price, weights
+    program, cuts, goal
         As for `libra.master.solve_master`.
     multipliers : Multipliers
         Of whatever accuracy.
@@ -76,10 +80,13 @@ def certified_bound(
     float
         The bound at the head of this module.
     """
+    price = goal.price
     with np.errstate(divide="ignore"):
         limit = np.minimum(program.rows.largest, np.where(price > 0, known / price, np.inf))
     y = _without_free_rows(program.rows, price, multipliers.rows, limit)
+    weights, relief = combined_weights(goal, multipliers)
     constant, load = supporting_sum(program, cuts, weights, multipliers)
+    constant -= relief
     constant -= float(y @ program.rows.bound)
     gradient = price + program.rows.matrix.T @ y
     forms = program.terms.forms
@@ -88,6 +95,20 @@ def certified_bound(
         for u in (shared_out(gradient, forms, load), _fitted(gradient, forms, multipliers.forms))
     )
     return min(constant + bound, known)
+
+
+def combined_weights(goal: Goal, multipliers: Multipliers) -> tuple[Floats, float]:
+    """Weights w of the step times and r with ``objective >= w . T(B) + price . B - r``.
+
+    A limit T_w <= l_w adds its multiplier nu_w to the weights and nu_w l_w to r; the largest
+    slowdown z >= T_w / reference_w adds omega_w, scaled so that sum_w omega_w reference_w = 1.
+    """
+    limited = np.isfinite(goal.limits)
+    nu = np.where(limited, multipliers.limits, 0.0)
+    weights = goal.weights + nu
+    if goal.references is not None:
+        weights = weights + _shares(multipliers.slowdowns * goal.references, 1.0) / goal.references
+    return weights, float(nu[limited] @ goal.limits[limited])
 
 
 def supporting_sum(

@@ -330,7 +330,12 @@ class _Reader:
             if self.prices is None:
                 raise self.error("the prices are not known, so 'cost' has no value", "Add prices.")
             return _Linear(self.prices, 0.0, MONEY)
-        if token in ("time", "slowdown", "power"):
+        if token in ("time", "slowdown"):
+            raise self.error(
+                f"{token}(…) stands alone on the left side",
+                "Write e.g. 'time(gpt-3) <= 900 ms' or 'slowdown(gpt-3) <= 1.1'.",
+            )
+        if token == "power":
             raise self.error(
                 f"{token!r} cannot be limited yet", "Limit bandwidths, total or cost instead."
             )

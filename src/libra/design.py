@@ -18,6 +18,7 @@ from libra.errors import FieldError
 from libra.network import Network
 from libra.pieces import Schedule, best_schedule
 from libra.placement import Group
+from libra.time_limits import TimeLimit
 from libra.timing import StepTiming, build_timing
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
@@ -30,6 +31,8 @@ class Objective(StrEnum):
 
     TIME = "time"
     TIME_COST = "time-cost"
+    COST = "cost"
+    WORST_TIME = "worst-time"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +85,8 @@ class Design:
         How the workloads' phases were ordered.
     baseline : tuple of float or None
         Bandwidths that the speed-up compares with [bytes/s]; None: the same total, spread equally.
+    time_limits : tuple of TimeLimit
+        Largest step times and slowdowns allowed.
     file : str
         Where it was read from.
     settings : mapping
@@ -98,6 +103,7 @@ class Design:
     collectives: CollectiveModel = field(default_factory=CollectiveModel)
     training_loop: TrainingLoop = field(default_factory=TrainingLoop)
     baseline: tuple[float, ...] | None = None
+    time_limits: tuple[TimeLimit, ...] = ()
     file: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -107,7 +113,7 @@ class Design:
         check_names([w.name for w in self.workloads])
         check_baseline(self.baseline, self.network)
         check_algorithm(self.collectives, self.network)
-        check_shrinking(self.objective, self.fixed_cost, self.rows)
+        check_shrinking(self.objective, self.fixed_cost, self.rows, self.time_limits)
 
     @cached_property
     def bandwidth_prices(self) -> NDArray[np.float64]:
@@ -195,17 +201,27 @@ def check_algorithm(model: CollectiveModel, network: Network) -> None:
 
 
 def check_shrinking(
-    objective: Objective, fixed_cost: float, rows: Sequence[LinearConstraint]
+    objective: Objective,
+    fixed_cost: float,
+    rows: Sequence[LinearConstraint],
+    time_limits: Sequence[TimeLimit],
 ) -> None:
-    """Refuse ``time-cost`` where zero bandwidth meets all constraints and costs nothing.
+    """Refuse ``time-cost`` and ``cost`` where zero bandwidth meets all constraints for nothing.
 
     Raises
     ------
     FieldError
         Names the objective.
     """
-    free = fixed_cost == 0 and all(row.slack(np.zeros_like(row.coefficients)) >= 0 for row in rows)
-    if objective is Objective.TIME_COST and free:
+    free = not time_limits and all(row.slack(np.zeros_like(row.coefficients)) >= 0 for row in rows)
+    if objective is Objective.COST and free:
+        raise FieldError(
+            "objective",
+            "nothing keeps the network from costing nothing, got 'cost'. Add a time limit "
+            "(time(gpt-3) <= 900 ms, slowdown(gpt-3) <= 1.1) or a least bandwidth "
+            "(pod >= 10 GB/s).",
+        )
+    if objective is Objective.TIME_COST and free and fixed_cost == 0:
         raise FieldError(
             "objective",
             "nothing stops all bandwidths from shrinking together, where time x cost is least but "

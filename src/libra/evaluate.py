@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from libra.collectives import Algorithm
 from libra.design import Design, best_schedules
 from libra.errors import FieldError, InputError
-from libra.result import Result, make_result, shadow_prices
+from libra.optimize import find_targets
+from libra.result import Result, limit_prices, make_result, shadow_prices
 from libra.simulate import simulate_graph, stages_of
 
 __all__ = ["evaluate_design", "simulate_result"]
@@ -51,13 +52,18 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
         raise InputError(
             f"bandwidth: must be finite and not negative, got {list(bandwidth)}. Correct it."
         )
-    return make_result(
+    targets = find_targets(design)
+    result = make_result(
         design,
         best_schedules(design, given),
         given,
         status="evaluated",
-        shadow=shadow_prices(design, None, given, None),
+        references=targets.references,
+        shadow=shadow_prices(design, given, None, None),
     )
+    times = np.array([w.step_time for w in result.workloads])
+    limits = limit_prices(design, targets.seconds, times, None)
+    return replace(result, shadow_prices=result.shadow_prices + limits)
 
 
 def simulate_result(result: Result) -> Result:

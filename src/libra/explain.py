@@ -71,19 +71,32 @@ def _approximated(result: Result) -> list[str]:
     ]
 
 
+_GOALS = {
+    Objective.TIME: ("the step time", "faster"),
+    Objective.TIME_COST: ("time x cost", "better per dollar"),
+    Objective.COST: ("the network's cost", "cheaper"),
+    Objective.WORST_TIME: ("the largest slowdown", "better for the slowest workload"),
+}
+_STEPS = {
+    "GB/s": (1.0, "1 GB/s"),
+    "USD": (1e6, "1 million USD"),
+    "s": (1e-3, "1 ms"),
+    "x": (0.01, "0.01"),
+}
+
+
 def _worth(price: ShadowPrice, result: Result) -> str:
     """What one more unit of a constraint's right side brings; empty if next to nothing."""
     assert price.value is not None
-    relative = price.value / result.objective_value if result.objective_value else 0.0
-    per_unit = 1.0 if price.unit.endswith("(GB/s)") else 1e6
-    if abs(relative * per_unit) < 1e-9:
+    step, name = _STEPS[price.slack_unit]
+    relative = price.value * step / result.objective_value if result.objective_value else 0.0
+    if abs(relative) < 1e-7:
         return ""
-    unit = "GB/s" if per_unit == 1 else "million USD"
-    what = "the step time" if result.design.objective is Objective.TIME else "time x cost"
     verb = "lowers" if relative < 0 else "raises"
+    what = _GOALS[result.design.objective][0]
     return (
-        f"1 {unit} more on the right of '{price.constraint}' {verb} {what} by "
-        f"{abs(relative * per_unit):.2g} of it ({abs(relative * per_unit):.4%})."
+        f"{name} more on the right of '{price.constraint}' {verb} {what} by "
+        f"{abs(relative):.2g} of it ({abs(relative):.4%})."
     )
 
 
@@ -98,9 +111,12 @@ def answer_sentence(result: Result) -> str:
     answer = f"One step takes {format_time(result.step_time)}"
     if result.gap is None:
         return f"{answer} at these bandwidths."
-    goal = "faster"
-    if result.design.objective is Objective.TIME_COST:
+    objective = result.design.objective
+    if objective in (Objective.TIME_COST, Objective.COST):
         answer += f" at a network cost of {format_money(result.network_cost)}"
-        goal = "better per dollar"
+    if objective is Objective.WORST_TIME:
+        slowest = f"{result.objective_value:.6g} times its own best"
+        answer = f"The slowest workload takes {slowest}"
     margin = "" if result.gap < 1e-12 else f" by more than {result.gap:.1e} of it"
+    goal = _GOALS[objective][1]
     return f"{answer}. Proven: under these constraints no bandwidths are {goal}{margin}."

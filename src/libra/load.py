@@ -32,6 +32,7 @@ from libra.formats.astra_sim_policy import place_text_workload
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups
 from libra.schema import DesignFile, WorkloadEntry, file_place, read_design_file
+from libra.time_limits import TimeLimit, is_time_limit, parse_time_limit
 from libra.workload.pipeline import Pipeline, pipeline_graph
 from libra.workload.schedule import LoopKind, TrainingLoop, build_graph
 from libra.yaml_source import Override, Source, read_yaml
@@ -104,7 +105,8 @@ class _Assembly:
         file = self.parsed
         network = self.network()
         rows = self.constraints(network, self.prices(network))
-        self.check_whole(network, rows)
+        limits = self.time_limits()
+        self.check_whole(network, rows, limits)
         workloads = self.workloads(network)
         if self.problems:
             return None
@@ -124,6 +126,7 @@ class _Assembly:
             file.collectives,
             file.training_loop,
             file.baseline or None,
+            limits,
             self.source.file,
             self.source.data,
             _warnings(workloads, network, file.collectives),
@@ -157,21 +160,37 @@ class _Assembly:
     def constraints(
         self, network: Network | None, prices: NDArray[np.float64] | None
     ) -> tuple[LinearConstraint, ...] | None:
-        """Rows of all constraints, or None after noting what is wrong."""
+        """Rows of all linear constraints, or None after noting what is wrong."""
         if network is None:
             return None
         if prices is None:  # Already noted; any will do to check the constraints.
             prices = np.ones(len(network.dimensions))
         rows = []
         for k, text in enumerate(self.parsed.constraints):
+            if text is not None and is_time_limit(text):
+                continue
             place: Place = ("constraints", k)
             file, line = self.source.locate(place)
             read = partial(parse_constraint, text or "", network, prices, file, line)
             rows.append(None if text is None else self.attempt(place, read))
         return tuple(row for row in rows if row is not None) if None not in rows else None
 
+    def time_limits(self) -> tuple[TimeLimit, ...]:
+        """Time limits that are right, after noting what is wrong with the others."""
+        names = [e.display_name for e in self.parsed.workloads if e.display_name is not None]
+        found = []
+        for k, text in enumerate(self.parsed.constraints):
+            if text is not None and is_time_limit(text):
+                file, line = self.source.locate(("constraints", k))
+                read = partial(parse_time_limit, text, names, file, line)
+                found.append(self.attempt(("constraints", k), read))
+        return tuple(limit for limit in found if limit is not None)
+
     def check_whole(
-        self, network: Network | None, rows: tuple[LinearConstraint, ...] | None
+        self,
+        network: Network | None,
+        rows: tuple[LinearConstraint, ...] | None,
+        limits: tuple[TimeLimit, ...],
     ) -> None:
         """Check what depends on several parts, as far as these are right."""
         file = self.parsed
@@ -189,6 +208,7 @@ class _Assembly:
                 file.objective,
                 network.npus * file.prices.npu,
                 rows + bound_constraints(network),
+                limits,
             )
             self.attempt((), check)
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.certificate import Multipliers
-from libra.program import Cut, Program
+from libra.program import Cut, Goal, Program
 
 __all__ = ["MasterSolution", "solve_master"]
 
@@ -83,7 +83,7 @@ def _csc(dense: Floats) -> CscMatrix:
 
 
 def solve_master(
-    program: Program, cuts: Sequence[Cut], price: Floats, weights: Floats, scale: Floats
+    program: Program, cuts: Sequence[Cut], goal: Goal, scale: Floats, margin: float = 0.0
 ) -> MasterSolution:
     """Solve the master problem.
 
@@ -92,13 +92,13 @@ def solve_master(
     program : Program
         Collectives and rows.
     cuts : sequence of Cut
-        At least one for each workload with a positive weight.
-    price : ndarray, shape (dimensions,)
-        Linear price of the bandwidths in the objective.
-    weights : ndarray, shape (workloads,)
-        Weight of each workload's step time; all 0 for a linear program in B alone.
+        At least one for each workload whose time matters.
+    goal : Goal
+        Objective and time limits.
     scale : ndarray, shape (dimensions,)
         Bandwidths S near the expected optimum [bytes/s], > 0.
+    margin : float
+        Part by which the time limits are tightened, so that rounding stays within them.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def solve_master(
     """
     import clarabel
 
-    layout = _layout(program, cuts, price, weights, scale)
+    layout = _layout(program, cuts, goal, scale, margin)
     shapes = [
         clarabel.ZeroConeT(program.rows.equal),
         clarabel.NonnegativeConeT(layout.nonnegative),
@@ -131,15 +131,24 @@ def solve_master(
         return MasterSolution(np.full(dimensions, np.nan), np.nan, None, status)
     y = z[:rows].copy()
     y[program.rows.equal :] = np.maximum(y[program.rows.equal :], 0)
-    at = rows + dimensions
+    at = rows + dimensions + layout.pieces
+    ends = at + len(cuts) * layout.timed
+    workloads = len(goal.weights)
     cones = z[len(z) - 3 * layout.cones :].reshape(-1, 3)
     reach = np.zeros(len(program.terms.forms))
     reach[: layout.cones] = np.maximum(cones[:, 0] - cones[:, 1], 0)
+    limits, slowdowns = np.zeros(workloads), np.zeros(workloads)
+    limited = np.flatnonzero(np.isfinite(goal.limits))
+    limits[limited] = np.maximum(z[ends : ends + len(limited)], 0)
+    if goal.references is not None:
+        slowdowns[:] = np.maximum(z[ends + len(limited) :][:workloads], 0)
     multipliers = Multipliers(
         rows=y,
-        pieces=np.maximum(z[at : at + layout.pieces], 0),
-        cuts=np.maximum(z[at + layout.pieces :][: len(cuts)], 0),
+        pieces=np.maximum(z[at - layout.pieces : at], 0),
+        cuts=np.maximum(z[at:ends], 0),
         forms=reach,
+        limits=limits,
+        slowdowns=slowdowns,
     )
     objective = float(layout.cost @ x) * layout.unit
     return MasterSolution(x[:dimensions] * scale, objective, multipliers, status)
@@ -147,7 +156,13 @@ def solve_master(
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """Clarabel's data: minimise cost . x with bound - matrix x in the cones."""
+    """Clarabel's data: minimise cost . x with bound - matrix x in the cones.
+
+    Rows in order: equalities, inequalities, B >= 0, pieces, cuts, time limits, slowdowns, cones.
+    Columns: b = B/S, s_f (H_f . S), tau_j / t, theta_w / t, z, with t the size of the step times
+    at S. A multiplier of the original problem is one here times `unscale`; the objective there is
+    the one here times `unit`.
+    """
 
     cost: Floats
     matrix: Floats
@@ -155,31 +170,28 @@ class _Layout:
     nonnegative: int
     cones: int
     pieces: int
+    timed: bool
     unscale: Floats
     unit: float
 
 
 def _layout(
-    program: Program, cuts: Sequence[Cut], price: Floats, weights: Floats, scale: Floats
+    program: Program, cuts: Sequence[Cut], goal: Goal, scale: Floats, margin: float
 ) -> _Layout:
-    """Rows in order: equalities, inequalities, B >= 0, pieces, cuts, cones.
-
-    Columns: b = B/S, s_f (H_f . S), tau_j / tau_0, theta_w / tau_0, with tau_0 the objective's
-    size at S. A row of the original problem is the row here over `unscale`.
-    """
-    terms, rows = program.terms, program.rows
-    timed = bool(weights.any())
-    dimensions = program.dimensions
+    terms, rows, timed = program.terms, program.rows, goal.timed
+    times = _cut_times(program, cuts, len(goal.weights), scale) if timed else goal.weights
+    t = _positive(float(times.max()))
+    unit = _positive(goal.value(scale, times))
+    dimensions, limits = program.dimensions, len(rows.bound)
     forms, collectives = (len(terms.forms), terms.collectives) if timed else (0, 0)
-    workloads = len(weights) if timed else 0
-    pieces = len(terms.alpha) if timed else 0
-    used = list(cuts) if timed else []
-    reach = terms.forms @ scale
-    unit = _objective_size(program, used, price, weights, scale)
-    columns = dimensions + forms + collectives + workloads
-    limits = len(rows.bound)
-    height = limits + dimensions + pieces + len(used) + 3 * forms
-    matrix, bound, unscale = np.zeros((height, columns)), np.zeros(height), np.ones(height)
+    workloads, pieces = (len(goal.weights), len(terms.alpha)) if timed else (0, 0)
+    limited = np.flatnonzero(np.isfinite(goal.limits))
+    worst = 0 if goal.references is None else 1
+    theta_at = dimensions + forms + collectives
+    columns = theta_at + workloads + worst
+    height = limits + dimensions + pieces + len(limited) + worst * workloads + 3 * forms
+    height += len(cuts) if timed else 0
+    matrix, bound, unscale = np.zeros((height, columns)), np.zeros(height), np.full(height, unit)
 
     scaled = rows.matrix * scale
     norm = np.maximum(np.abs(scaled).max(axis=1, initial=0.0), np.abs(rows.bound))
@@ -190,40 +202,74 @@ def _layout(
     at = limits
     matrix[at : at + dimensions, :dimensions] = -np.eye(dimensions)
     at += dimensions
-    s_at, tau_at, theta_at = dimensions, dimensions + forms, dimensions + forms + collectives
     if timed:
-        matrix[at : at + pieces, s_at:tau_at] = terms.coefficient / reach / unit
-        owner = np.repeat(np.arange(collectives), np.diff(terms.start))
-        matrix[at + np.arange(pieces), tau_at + owner] = -1.0
-        bound[at : at + pieces] = -terms.alpha / unit
-        at += pieces
-        for cut in used:
-            first = tau_at + program.first[cut.workload]
-            matrix[at, first : first + len(cut.counts)] = cut.counts
-            matrix[at, theta_at + cut.workload] = -1.0
-            bound[at] = -cut.fixed / unit
-            at += 1
-        v = terms.forms * scale / reach[:, None]
-        for f in range(forms):
-            matrix[at, :dimensions], matrix[at, s_at + f] = -v[f], -1.0
-            matrix[at + 1, :dimensions], matrix[at + 1, s_at + f] = v[f], -1.0
-            bound[at + 2] = 2.0
-            unscale[at : at + 3] = unit / reach[f]
-            at += 3
+        unscale[at:] = unit / t
+        _fill_times(program, cuts, goal, scale, margin, t, at, (matrix, bound))
+        reach = np.repeat(terms.forms @ scale, 3)
+        unscale[height - 3 * forms :] = unit / reach
     cost = np.zeros(columns)
-    cost[:dimensions] = price * scale / unit
-    cost[theta_at:] = weights[:workloads]
+    cost[:dimensions] = goal.price * scale / unit
+    cost[theta_at : theta_at + workloads] = goal.weights[:workloads] * (t / unit)
+    cost[columns - worst :] = 1 / unit
     return _Layout(
-        cost, matrix, bound, height - rows.equal - 3 * forms, forms, pieces, unscale, unit
+        cost, matrix, bound, height - rows.equal - 3 * forms, forms, pieces, timed, unscale, unit
     )
 
 
-def _objective_size(
-    program: Program, cuts: Sequence[Cut], price: Floats, weights: Floats, scale: Floats
-) -> float:
+def _fill_times(
+    program: Program,
+    cuts: Sequence[Cut],
+    goal: Goal,
+    scale: Floats,
+    margin: float,
+    t: float,
+    at: int,
+    into: tuple[Floats, Floats],
+) -> None:
+    """Write the rows of pieces, cuts, time limits, slowdowns and cones, from row `at` on."""
+    (matrix, bound), terms, dimensions = into, program.terms, program.dimensions
+    forms, pieces, workloads = len(terms.forms), len(terms.alpha), len(goal.weights)
+    s_at, tau_at = dimensions, dimensions + forms
+    theta_at = tau_at + terms.collectives
+    reach = terms.forms @ scale
+    matrix[at : at + pieces, s_at:tau_at] = terms.coefficient / reach / t
+    owner = np.repeat(np.arange(terms.collectives), np.diff(terms.start))
+    matrix[at + np.arange(pieces), tau_at + owner] = -1.0
+    bound[at : at + pieces] = -terms.alpha / t
+    at += pieces
+    for cut in cuts:
+        first = tau_at + program.first[cut.workload]
+        matrix[at, first : first + len(cut.counts)] = cut.counts
+        matrix[at, theta_at + cut.workload] = -1.0
+        bound[at] = -cut.fixed / t
+        at += 1
+    limited = np.flatnonzero(np.isfinite(goal.limits))
+    matrix[at + np.arange(len(limited)), theta_at + limited] = 1.0
+    bound[at : at + len(limited)] = goal.limits[limited] * (1 - margin) / t
+    at += len(limited)
+    if goal.references is not None:
+        matrix[at : at + workloads, theta_at : theta_at + workloads] = np.eye(workloads)
+        matrix[at : at + workloads, -1] = -goal.references / t
+        at += workloads
+    v = terms.forms * scale / reach[:, None]
+    for f in range(forms):
+        matrix[at, :dimensions], matrix[at, s_at + f] = -v[f], -1.0
+        matrix[at + 1, :dimensions], matrix[at + 1, s_at + f] = v[f], -1.0
+        bound[at + 2] = 2.0
+        at += 3
+
+
+def _cut_times(program: Program, cuts: Sequence[Cut], workloads: int, scale: Floats) -> Floats:
+    """Step times that the cuts imply at given bandwidths [s]."""
     tau = program.terms.times(scale)
-    size = float(price @ scale)
+    times = np.zeros(workloads)
     for cut in cuts:
         at = program.first[cut.workload]
-        size = max(size, cut.fixed + float(cut.counts @ tau[at : at + len(cut.counts)]))
+        time = cut.fixed + float(cut.counts @ tau[at : at + len(cut.counts)])
+        times[cut.workload] = max(times[cut.workload], time)
+    return times
+
+
+def _positive(size: float) -> float:
+    """Size to scale by: itself, or 1 where it is no use."""
     return size if size > 0 and np.isfinite(size) else 1.0

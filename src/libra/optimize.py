@@ -7,18 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from libra.collectives import Algorithm
-from libra.design import Design, Objective, Schedules, best_schedules, time_design
+from libra.design import Design, Objective, Schedules, Workload, best_schedules, time_design
 from libra.errors import SolverError
 from libra.feasibility import check_bounded, explain_infeasible, implied_equalities
 from libra.pieces import Schedule
 from libra.product import minimise_product
-from libra.program import build_program
-from libra.result import Result, Solver, make_result, shadow_prices
+from libra.program import Goal, Program, build_program
+from libra.result import Result, Solver, limit_prices, make_result, shadow_prices
 from libra.search import Optimum, Search, minimise
+from libra.too_slow import explain_too_slow
 
-__all__ = ["GAP", "optimize_design"]
+__all__ = ["GAP", "Targets", "best_alone", "find_targets", "optimize_design"]
+
+Floats = NDArray[np.float64]
 
 GAP = 1e-6
 """Relative gap between objective and proven bound at which the optimiser stops."""
@@ -51,14 +55,17 @@ def optimize_design(design: Design) -> Result:
     Notes
     -----
     ``time`` minimises the weighted sum of step times. ``time-cost`` minimises it times the cost of
-    the network (and of the NPUs, where they have a price), see `libra.product`.
+    the network (and of the NPUs, where they have a price), see `libra.product`. ``cost`` minimises
+    the cost of the network within time limits, ``worst-time`` the largest slowdown against each
+    workload's own best under the linear constraints. All keep to the time limits.
 
     Where the collective model leaves schedules open (numbers of chunks under latency, the orders
     of balanced chunks), see `_settle_schedules`; bound and gap are then those for the schedules
     chosen, and `Result.schedule_bound` is what no schedules can beat.
     """
     start = time.perf_counter()
-    answer = _settle_schedules(design, _solve(design, None))
+    targets = find_targets(design)
+    answer = _settle_schedules(design, targets, _solve(design, targets, None))
     optimum, search = answer.optimum, answer.search
     return make_result(
         design,
@@ -69,14 +76,59 @@ def optimize_design(design: Design) -> Result:
         objective=optimum.value,
         bound=optimum.bound,
         schedule_bound=answer.schedule_bound,
-        shadow=shadow_prices(
+        references=targets.references,
+        shadow=shadow_prices(design, optimum.bandwidth, search.program.rows, optimum.multipliers)
+        + limit_prices(
             design,
-            search.program.rows,
-            optimum.bandwidth,
-            None if optimum.multipliers is None else optimum.multipliers.rows,
+            targets.seconds,
+            search.step_times(optimum.bandwidth)[0],
+            optimum.multipliers,
         ),
         solver=Solver(search.rounds, len(search.cuts), time.perf_counter() - start),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Time limits in seconds, and the best step time of each workload alone where it is needed.
+
+    Attributes
+    ----------
+    seconds : ndarray, shape (time limits,)
+    limits : ndarray, shape (workloads,)
+        Largest step time allowed [s]; infinite: any.
+    references : ndarray, shape (workloads,), or None
+        Each workload's own best under the linear constraints [s].
+    """
+
+    seconds: Floats
+    limits: Floats
+    references: Floats | None
+
+
+def find_targets(design: Design) -> Targets:
+    """Time limits in seconds; solves each workload alone where a slowdown needs it."""
+    names = [w.name for w in design.workloads]
+    limits = np.full(len(names), np.inf)
+    references: Floats | None = None
+    if design.objective is Objective.WORST_TIME or any(x.relative for x in design.time_limits):
+        references = np.array([best_alone(design, w) for w in design.workloads])
+    seconds = np.zeros(len(design.time_limits))
+    for k, limit in enumerate(design.time_limits):
+        at = names.index(limit.workload)
+        seconds[k] = limit.bound
+        if limit.relative and references is not None:
+            seconds[k] *= references[at]
+        limits[at] = min(limits[at], seconds[k])
+    return Targets(seconds, limits, references)
+
+
+def best_alone(design: Design, workload: Workload) -> float:
+    """Least step time that a workload could have alone under the linear constraints [s]."""
+    alone = replace(
+        design, workloads=(workload,), objective=Objective.TIME, time_limits=(), baseline=None
+    )
+    return optimize_design(alone).workloads[0].step_time
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +141,7 @@ class _Answer:
     schedule_bound: float | None = None
 
 
-def _solve(design: Design, schedules: Schedules | None) -> _Answer:
+def _solve(design: Design, targets: Targets, schedules: Schedules | None) -> _Answer:
     """Optimum of a design for given schedules of its collectives; None: for the best of all.
 
     Constraints that meet in a point or an edge leave the cone program no interior, which its
@@ -98,14 +150,21 @@ def _solve(design: Design, schedules: Schedules | None) -> _Answer:
     weights = np.array([w.weight for w in design.workloads])
     timings = time_design(design, schedules)
     promise = _PROMISE[design.objective]
-    search = Search(build_program(timings, weights, design.rows))
+    search = _search(build_program(timings, weights, design.rows), targets)
     optimum = _OBJECTIVES[design.objective](design, search)
     if optimum.gap > promise:
         used = search.program.used
         if error := explain_infeasible(design.rows, used):
             raise error
+        names = [w.name for w in design.workloads]
+        if design.time_limits and (
+            error := explain_too_slow(
+                search.program, design.rows, design.time_limits, names, targets.seconds
+            )
+        ):
+            raise error
         rows, rounds = implied_equalities(design.rows, len(used)), search.rounds
-        search = Search(build_program(timings, weights, rows), rounds=rounds)
+        search = _search(build_program(timings, weights, rows), targets, rounds)
         optimum = _OBJECTIVES[design.objective](design, search)
     if optimum.gap > promise:
         raise SolverError(
@@ -115,7 +174,11 @@ def _solve(design: Design, schedules: Schedules | None) -> _Answer:
     return _Answer(optimum, search, schedules or ())
 
 
-def _settle_schedules(design: Design, relaxed: _Answer) -> _Answer:
+def _search(program: Program, targets: Targets, rounds: int = 0) -> Search:
+    return Search(program, limits=targets.limits, references=targets.references, rounds=rounds)
+
+
+def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _Answer:
     """Best schedules together with the bandwidths, by turns.
 
     The step time is not convex in both. The answer for what no schedules can beat bounds all of
@@ -132,7 +195,7 @@ def _settle_schedules(design: Design, relaxed: _Answer) -> _Answer:
     rounds = relaxed.search.rounds
     while schedules not in seen and len(seen) < _MOST_TURNS:
         seen.add(schedules)
-        answer = _solve(design, schedules)
+        answer = _solve(design, targets, schedules)
         rounds += answer.search.rounds
         if best is None or answer.optimum.value < best.optimum.value:
             best = answer
@@ -162,11 +225,33 @@ def minimise_time(design: Design, search: Search) -> Optimum:
     """Least weighted sum of step times."""
     free = np.zeros(search.program.dimensions)
     check_bounded(search.program, design.network, design.rows, free)
-    return minimise(search, free, search.program.weights)
+    return minimise(search, Goal(free, search.program.weights, search.limits))
+
+
+def minimise_cost(design: Design, search: Search) -> Optimum:
+    """Least cost of the network within the time limits."""
+    price = design.bandwidth_prices
+    check_bounded(search.program, design.network, design.rows, price)
+    return minimise(search, Goal(price, 0 * search.program.weights, search.limits))
+
+
+def minimise_worst_time(design: Design, search: Search) -> Optimum:
+    """Least value of the largest slowdown against each workload's own best."""
+    free = np.zeros(search.program.dimensions)
+    check_bounded(search.program, design.network, design.rows, free)
+    goal = Goal(free, 0 * search.program.weights, search.limits, search.references)
+    return minimise(search, goal)
 
 
 _OBJECTIVES: dict[Objective, Callable[[Design, Search], Optimum]] = {
     Objective.TIME: minimise_time,
     Objective.TIME_COST: minimise_product,
+    Objective.COST: minimise_cost,
+    Objective.WORST_TIME: minimise_worst_time,
 }
-_PROMISE = {Objective.TIME: GAP, Objective.TIME_COST: 1e-5}
+_PROMISE = {
+    Objective.TIME: GAP,
+    Objective.TIME_COST: 1e-5,
+    Objective.COST: GAP,
+    Objective.WORST_TIME: GAP,
+}

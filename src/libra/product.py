@@ -11,6 +11,7 @@ from libra.certificate import Multipliers, shared_out, supporting_sum
 from libra.design import Design
 from libra.errors import InputError, UnboundedError
 from libra.feasibility import check_bounded
+from libra.program import Goal
 from libra.search import MOST_ROUNDS, Optimum, Search, first_guess, minimise, safe_scale, weighted
 
 __all__ = ["minimise_product"]
@@ -31,7 +32,8 @@ def minimise_product(design: Design, search: Search) -> Optimum:
     """
     program, fixed, cost = search.program, design.fixed_cost, design.bandwidth_prices
     check_bounded(program, design.network, design.rows, cost)
-    cheapest = minimise(search, cost, np.zeros(len(program.weights)))
+    limits = search.limits
+    cheapest = minimise(search, Goal(cost, 0 * program.weights, limits))
     search.scale = first_guess(program)
     least = max(cheapest.bound, 0.0)
     floor = _least_time(search, design)
@@ -50,7 +52,7 @@ def minimise_product(design: Design, search: Search) -> Optimum:
     tried: set[float] = set()
     while mu not in tried and search.rounds < MOST_ROUNDS:
         tried.add(mu)
-        point = minimise(search, mu * cost, program.weights)
+        point = minimise(search, Goal(mu * cost, program.weights, limits))
         if point.multipliers is None or not np.isfinite(point.bound):
             break
         lines.append((point.bound, mu))
@@ -111,10 +113,13 @@ def _with_product_multipliers(search: Search, best: Optimum, fixed: float, cost:
         return best
     spent = fixed + float(cost @ best.bandwidth)
     search.scale = safe_scale(best.bandwidth)
-    point = minimise(search, best.value / spent**2 * cost, search.program.weights)
+    point = minimise(
+        search, Goal(best.value / spent**2 * cost, search.program.weights, search.limits)
+    )
     if point.multipliers is None:
         return best
-    scaled = replace(point.multipliers, rows=point.multipliers.rows * spent)
+    found = point.multipliers
+    scaled = replace(found, rows=found.rows * spent, limits=found.limits * spent)
     return replace(best, multipliers=scaled)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from libra.constraints import LinearConstraint
 from libra.timing import StepTiming, Terms, merge_terms
 
-__all__ = ["Cut", "Program", "Rows", "build_program", "build_rows"]
+__all__ = ["Cut", "Goal", "Program", "Rows", "build_program", "build_rows", "plain_goal"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -131,3 +131,49 @@ class Cut:
     workload: int
     fixed: float
     counts: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """Objective ``weights . T(B) + price . B + max_w T_w(B) / reference_w`` under time limits.
+
+    Attributes
+    ----------
+    price : ndarray, shape (dimensions,)
+        Linear price of the bandwidths.
+    weights : ndarray, shape (workloads,)
+        Of the step times.
+    limits : ndarray, shape (workloads,)
+        Largest step time allowed [s]; infinite: any.
+    references : ndarray, shape (workloads,), or None
+        Step times that the largest slowdown is relative to [s]; None: it does not count.
+    """
+
+    price: Floats
+    weights: Floats
+    limits: Floats
+    references: Floats | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether step times matter at all."""
+        return bool(
+            self.weights.any() or np.isfinite(self.limits).any() or self.references is not None
+        )
+
+    def value(self, bandwidth: Floats, times: Floats) -> float:
+        """Objective at bandwidths with these step times, whatever the limits."""
+        used = self.weights > 0
+        total = float(self.price @ bandwidth) + float(self.weights[used] @ times[used])
+        if self.references is not None:
+            total += float((times / self.references).max())
+        return total
+
+    def admits(self, times: Floats) -> bool:
+        """Whether the step times are within the limits, up to 1e-9 of them."""
+        return bool((times <= self.limits * (1 + 1e-9)).all())
+
+
+def plain_goal(price: Floats, weights: Floats) -> Goal:
+    """Goal without time limits."""
+    return Goal(price, weights, np.full(len(weights), np.inf))

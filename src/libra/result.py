@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.breakdown import WorkloadResult, workload_result
+from libra.certificate import Multipliers
 from libra.design import Design, Objective, Schedules, best_schedules, time_design
 from libra.program import Rows
 from libra.timing import StepTiming, critical_path
@@ -25,6 +26,7 @@ __all__ = [
     "Result",
     "ShadowPrice",
     "Solver",
+    "limit_prices",
     "make_result",
     "shadow_prices",
 ]
@@ -41,7 +43,9 @@ class ShadowPrice:
     constraint : str
         As written.
     slack : float
-        Room left [GB/s or USD]; negative: violated.
+        Room left; negative: violated.
+    slack_unit : str
+        GB/s, USD, s, or x for a slowdown.
     value : float or None
         Change of the objective per unit by which the right side rises; None for an evaluation.
     unit : str
@@ -52,6 +56,7 @@ class ShadowPrice:
 
     constraint: str
     slack: float
+    slack_unit: str
     value: float | None
     unit: str
     met: bool
@@ -85,7 +90,8 @@ class Result:
     network_power : float or None
         [W]; None: the design has no power figures.
     objective_value, objective_bound : float
-        In the objective's unit: s, or s*USD. The bound is None for an evaluation.
+        In the objective's unit: s, s*USD, USD, or 1 for a slowdown. The bound is None for an
+        evaluation.
     gap : float or None
         (value - bound) / value.
     schedule_bound : float or None
@@ -102,6 +108,8 @@ class Result:
     solver : Solver or None
     schedules : Schedules
         How each distinct collective of each workload runs.
+    slowdowns : tuple of float or None
+        Step time of each workload over its own best under the linear constraints; None: not needed.
     simulations : tuple of Simulation or None
         Of each workload's step, where it was asked for, see `libra.evaluate.simulate_result`.
     """
@@ -122,6 +130,7 @@ class Result:
     design: Design
     solver: Solver | None
     schedules: Schedules
+    slowdowns: tuple[float, ...] | None = None
     simulations: tuple[Simulation, ...] | None = None
 
     @property
@@ -153,6 +162,7 @@ class Result:
                 {
                     "constraint": p.constraint,
                     "slack": p.slack,
+                    "slack_unit": p.slack_unit,
                     "value": p.value,
                     "unit": p.unit,
                     "met": p.met,
@@ -173,6 +183,8 @@ class Result:
         found = [w.to_dict() for w in self.workloads]
         for data, simulation in zip(found, self.simulations or (), strict=False):
             data["simulated_s"] = simulation.time
+        for data, slowdown in zip(found, self.slowdowns or (), strict=False):
+            data["slowdown"] = slowdown
         return found
 
     def to_json(self, *, with_design: bool = False) -> str:
@@ -220,10 +232,18 @@ def _finite(value: Any) -> Any:
     return value
 
 
+_OBJECTIVE_UNITS = {
+    Objective.TIME: "s",
+    Objective.TIME_COST: "s*USD",
+    Objective.COST: "USD",
+    Objective.WORST_TIME: "1",
+}
+
+
 def shadow_prices(
-    design: Design, rows: Rows | None, bandwidth: Floats, multipliers: Floats | None
+    design: Design, bandwidth: Floats, rows: Rows | None, multipliers: Multipliers | None
 ) -> tuple[ShadowPrice, ...]:
-    """Slack of each constraint, and the change of the objective per unit of its right side.
+    """Slack of each linear constraint, and the change of the objective per unit of its right side.
 
     A row's multiplier y is the rate at which the objective falls as the row's bound rises; the row
     is `factor` times the constraint, so the rate per unit of the right side is -y factor.
@@ -232,9 +252,8 @@ def shadow_prices(
     if rows is not None and multipliers is not None:
         value_of = {
             int(k): float(-y * f)
-            for k, y, f in zip(rows.source, multipliers, rows.factor, strict=True)
+            for k, y, f in zip(rows.source, multipliers.rows, rows.factor, strict=True)
         }
-    objective_unit = {Objective.TIME: "s", Objective.TIME_COST: "s*USD"}[design.objective]
     found = []
     for k, row in enumerate(design.rows):
         name, unit = row.unit
@@ -245,9 +264,53 @@ def shadow_prices(
             ShadowPrice(
                 row.text,
                 slack / unit,
+                name,
                 None if value is None else value * unit,
-                f"{objective_unit}/{per}",
+                f"{_OBJECTIVE_UNITS[design.objective]}/{per}",
                 slack >= -1e-9 * size,
+            )
+        )
+    return tuple(found)
+
+
+def limit_prices(
+    design: Design, seconds: Floats, times: Floats, multipliers: Multipliers | None
+) -> tuple[ShadowPrice, ...]:
+    """Slack of each time limit, and the change of the objective per second or per unit of slowdown.
+
+    Parameters
+    ----------
+    design : Design
+    seconds : ndarray, shape (time limits,)
+        The limits [s].
+    times : ndarray, shape (workloads,)
+        Step times [s].
+    multipliers : Multipliers or None
+        None: of an evaluation.
+    """
+    names = [w.name for w in design.workloads]
+    found = []
+    for limit, second in zip(design.time_limits, seconds.tolist(), strict=True):
+        at = names.index(limit.workload)
+        unit = second / limit.bound if limit.relative else 1.0
+        slack, value = second - float(times[at]), None
+        if multipliers is not None:
+            # Of several limits on one workload only the tightest has a price.
+            tightest = all(
+                second <= other
+                for x, other in zip(design.time_limits, seconds, strict=True)
+                if x.workload == limit.workload
+            )
+            value = -float(multipliers.limits[at]) * unit if tightest else 0.0
+        per = "1" if limit.relative else "s"
+        found.append(
+            ShadowPrice(
+                limit.text,
+                slack / unit,
+                "x" if limit.relative else "s",
+                value,
+                f"{_OBJECTIVE_UNITS[design.objective]}/{per}",
+                slack >= -1e-9 * second,
             )
         )
     return tuple(found)
@@ -263,6 +326,7 @@ def make_result(
     objective: float | None = None,
     bound: float | None = None,
     schedule_bound: float | None = None,
+    references: Floats | None = None,
     shadow: tuple[ShadowPrice, ...],
     solver: Solver | None = None,
 ) -> Result:
@@ -276,8 +340,14 @@ def make_result(
     paths = [critical_path(timing, bandwidth) for timing in timings]
     step_time = sum(w.weight * p.time for w, p in zip(design.workloads, paths, strict=True))
     if objective is None:
-        product = design.objective is Objective.TIME_COST
-        objective = step_time * (design.fixed_cost + cost) if product else step_time
+        objective = {
+            Objective.TIME: step_time,
+            Objective.TIME_COST: step_time * (design.fixed_cost + cost),
+            Objective.COST: cost,
+            Objective.WORST_TIME: np.nan,
+        }[design.objective]
+        if design.objective is Objective.WORST_TIME and references is not None:
+            objective = max(p.time / r for p, r in zip(paths, references, strict=True))
     baseline = (
         np.full(len(bandwidth), bandwidth.sum() / len(bandwidth))
         if design.baseline is None
@@ -299,6 +369,9 @@ def make_result(
         objective_bound=bound,
         gap=gap,
         schedules=schedules,
+        slowdowns=None
+        if references is None
+        else tuple(p.time / float(r) for p, r in zip(paths, references, strict=True)),
         schedule_bound=schedule_bound,
         speedup=equal / step_time if step_time > 0 else 1.0,
         baseline=baseline,

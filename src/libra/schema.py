@@ -47,9 +47,7 @@ _PLANNED = {
     "ep",
     "cp",
 }
-_PLANNED_VALUES = {
-    "objective": ("cost", "worst-time"),
-}
+_PLANNED_VALUES: Mapping[str, tuple[str, ...]] = {}
 _ROLES = ("tp", "pp", "dp")
 
 

@@ -206,9 +206,8 @@ def _constraint_table(result: Result) -> Table:
         columns.append(("Objective per unit", "right"))
     table = new_table(columns)
     for p in result.shadow_prices:
-        unit = "GB/s" if p.unit.endswith("(GB/s)") else "USD"
         state = "violated" if not p.met else "binds" if p.value and abs(p.slack) < 1e-6 else ""
-        row = [escape(p.constraint), f"{_without_rounding(p.slack):,.4g} {unit}", state]
+        row = [escape(p.constraint), f"{_without_rounding(p.slack):,.4g} {p.slack_unit}", state]
         if priced:
             row.append("" if p.value is None else f"{p.value:.3g} {p.unit}")
         table.add_row(*row)

@@ -1,4 +1,4 @@
-"""Cutting planes: the least ``weights . T(B) + price . B`` under linear rows, with its bound.
+"""Cutting planes: the best bandwidths for a `Goal` under linear rows, with their bound.
 
 Each round solves the master problem of `libra.master` (a lower bound), times the workloads at its
 bandwidths (an upper bound and, from each critical path, a new cut), and stops when the two meet.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from libra.certificate import Multipliers, certified_bound
 from libra.master import MasterSolution, solve_master
 from libra.polish import polish
-from libra.program import Cut, Program
+from libra.program import Cut, Goal, Program
 from libra.timing import critical_path
 
 __all__ = ["MOST_ROUNDS", "Optimum", "Search", "first_guess", "minimise", "safe_scale", "weighted"]
@@ -26,6 +26,8 @@ _AIM = 3e-8
 _CLOSE = 3e-7
 """Relative gaps: at which a search stops, and at which it stops once no new path is found."""
 _PATIENCE = 3
+_LIMIT_MARGIN = 2e-9
+"""Part by which time limits are tightened for the solver, whose answers violate them by as much."""
 
 
 @dataclass
@@ -35,10 +37,14 @@ class Search:
     program: Program
     cuts: list[Cut] = field(default_factory=list)
     known: set[tuple[int, float, bytes]] = field(default_factory=set)
+    limits: Floats = field(default_factory=lambda: np.zeros(0))
+    references: Floats | None = None
     scale: Floats = field(init=False)
     rounds: int = 0
 
     def __post_init__(self) -> None:
+        if not len(self.limits):
+            self.limits = np.full(len(self.program.weights), np.inf)
         self.scale = first_guess(self.program)
         self.step_times(self.scale)
 
@@ -91,11 +97,11 @@ def first_guess(program: Program) -> Floats:
     return result
 
 
-def minimise(search: Search, price: Floats, weights: Floats, aim: float = _AIM) -> Optimum:
-    """Minimise ``weights . T(B) + price . B`` under the rows."""
+def minimise(search: Search, goal: Goal, aim: float = _AIM) -> Optimum:
+    """Reach a goal under the rows: the best bandwidths found and the proven bound."""
     program = search.program
     best = Optimum(search.scale, np.inf, -np.inf)
-    stalled, settled, rescaled = 0, False, False
+    stalled, settled, rescaled, margin = 0, False, False, _LIMIT_MARGIN
     while (
         best.gap > (_CLOSE if settled else aim)
         and stalled < _PATIENCE
@@ -103,20 +109,22 @@ def minimise(search: Search, price: Floats, weights: Floats, aim: float = _AIM) 
     ):
         search.rounds += 1
         cuts = tuple(search.cuts)
-        master = solve_master(program, cuts, price, weights, search.scale)
+        master = solve_master(program, cuts, goal, search.scale, margin)
         stalled += 1
         if master.multipliers is None:
-            search.scale = search.scale * np.exp(0.5 * (-1) ** np.arange(len(price)))
+            search.scale = search.scale * np.exp(0.5 * (-1) ** np.arange(len(goal.price)))
             continue
-        bandwidth, new = _made_feasible(program, master), False
-        value = np.inf
+        bandwidth, new, value = _made_feasible(program, master), False, np.inf
         if bandwidth is not None:
-            value = float(price @ bandwidth)
-            if weights.any():
+            times = goal.weights
+            if goal.timed:
                 times, new = search.step_times(bandwidth)
-                value += weighted(weights, times)
+            if not goal.timed or goal.admits(times):
+                value = goal.value(bandwidth, times)
+            elif not new:
+                margin = min(4 * margin, 1e-6)
         known = min(value, best.value)
-        bound = certified_bound(program, cuts, price, weights, master.multipliers, known)
+        bound = certified_bound(program, cuts, goal, master.multipliers, known)
         progress = value < best.value * (1 - 1e-12) or bound > best.bound + 1e-12 * abs(bound)
         stalled = 0 if progress or new else stalled
         settled = not new and rescaled

@@ -1,0 +1,175 @@
+"""Objectives ``cost`` and ``worst-time``, and time limits, against grids, scipy and their laws."""
+
+import numpy as np
+import pytest
+from helpers import GB, chain, collective, design, network
+from scipy.optimize import minimize
+
+from libra.design import Objective
+from libra.errors import FieldError, InfeasibleError
+from libra.evaluate import evaluate_design
+from libra.optimize import best_alone, optimize_design
+from libra.time_limits import TimeLimit, parse_time_limit
+
+NET = network("RI(4)_SW(8)")
+ONE = chain(
+    collective("all-reduce", 2e9, (4, 8)), collective("all-gather", 3e9, (1, 8)), compute=0.1
+)
+TWO = chain(collective("all-reduce", 8e9, (4, 1)), compute=0.05)
+USD = [2.0, 50.0]
+
+
+def limit(text, *names):
+    return parse_time_limit(text, names or ("w0", "w1"))
+
+
+def goal(objective, rows, limits=(), graphs=(ONE, TWO), usd=USD, **fields):
+    found = tuple(limit(text) for text in limits)
+    return design(NET, list(graphs), rows, usd, objective=objective, time_limits=found, **fields)
+
+
+def grid(most, steps=1500):
+    """All splits of a total in two dimensions."""
+    share = np.linspace(0, 1, steps + 2)[1:-1]
+    return np.stack([share * most, (1 - share) * most], axis=1)
+
+
+def times(d, points):
+    return np.array([[w.step_time for w in evaluate_design(d, b).workloads] for b in points])
+
+
+def test_worst_time_equals_a_fine_grid():
+    d = goal("worst-time", ["total <= 300 GB/s"])
+    result = optimize_design(d)
+    own = np.array([best_alone(d, w) for w in d.workloads])
+    best = (times(d, grid(300 * GB)) / own).max(axis=1).min()
+    assert result.objective_value <= best * (1 + 1e-6)
+    assert result.objective_value == pytest.approx(best, rel=1e-3)
+    assert result.gap <= 1e-6
+    assert max(result.slowdowns) == pytest.approx(result.objective_value, rel=1e-9)
+    for w, slowdown in zip(result.workloads, result.slowdowns, strict=True):
+        assert slowdown == pytest.approx(w.step_time / own[int(w.name[1])], rel=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1.01, 1.1, 2.0])
+def test_cost_under_time_limits_equals_scipy(factor):
+    base = optimize_design(goal("time", ["total <= 300 GB/s"]))
+    targets = [w.step_time * factor for w in base.workloads]
+    limits = [f"time(w{k}) <= {t:.12g} s" for k, t in enumerate(targets)]
+    d = goal("cost", ["total <= 300 GB/s"], limits)
+    result = optimize_design(d)
+    assert result.gap <= 1e-6
+    for w, target in zip(result.workloads, targets, strict=True):
+        assert w.step_time <= target * (1 + 1e-9)
+    assert result.objective_value == result.network_cost
+    assert result.network_cost <= base.network_cost * (1 + 1e-9)
+    price = d.bandwidth_prices * GB
+
+    def late(b):
+        return np.array(targets) - [w.step_time for w in evaluate_design(d, b * GB).workloads]
+
+    for start in (base.bandwidth, result.bandwidth * 1.3):
+        found = minimize(
+            lambda b: b @ price / result.network_cost, start / GB, method="SLSQP",
+            constraints=[{"type": "ineq", "fun": late}, {"type": "ineq", "fun": lambda b: 300 - b.sum()}],
+            bounds=[(1e-3, None)] * 2, options={"maxiter": 300, "ftol": 1e-12},
+        )  # fmt: skip
+        if late(found.x).min() >= -1e-9:
+            assert found.fun >= 1 - 1e-6
+
+
+def test_limits_bind_time_and_time_cost_too():
+    free = optimize_design(goal("time", ["total <= 300 GB/s"]))
+    slow = free.workloads[1]
+    text = f"time(w1) <= {slow.step_time * 0.97:.12g} s"
+    for objective in ("time", "time-cost"):
+        rows = ["total == 300 GB/s"]
+        bound = optimize_design(goal(objective, rows, [text]))
+        loose = optimize_design(goal(objective, rows))
+        assert bound.workloads[1].step_time <= slow.step_time * 0.97 * (1 + 1e-9)
+        assert bound.objective_value >= loose.objective_value * (1 - 1e-6)
+
+
+def test_shadow_price_of_a_time_limit_is_a_finite_difference():
+    def cost(seconds):
+        limits = ["time(w0) <= 1 s", f"time(w1) <= {seconds:.12g} s"]
+        return optimize_design(goal("cost", [], limits))
+
+    result = cost(0.2)
+    slope = (cost(0.2002).objective_value - cost(0.1998).objective_value) / 0.0004
+    price = next(p for p in result.shadow_prices if p.constraint.startswith("time(w1)"))
+    assert price.value == pytest.approx(slope, rel=1e-2)
+    assert (price.unit, price.slack_unit) == ("USD/s", "s")
+    assert price.slack == pytest.approx(0, abs=1e-7)
+
+
+def test_slowdowns_are_relative_to_each_workload_s_own_best():
+    d = goal("cost", ["total <= 300 GB/s"], ["slowdown(w0) <= 1.2", "slowdown(w1) <= 1.1"])
+    result = optimize_design(d)
+    assert result.slowdowns[0] <= 1.2 * (1 + 1e-9)
+    assert result.slowdowns[1] <= 1.1 * (1 + 1e-9)
+    same = [
+        f"time(w0) <= {1.2 * best_alone(d, d.workloads[0]):.15g} s",
+        f"time(w1) <= {1.1 * best_alone(d, d.workloads[1]):.15g} s",
+    ]
+    other = optimize_design(goal("cost", ["total <= 300 GB/s"], same))
+    assert other.network_cost == pytest.approx(result.network_cost, rel=1e-6)
+
+
+def test_a_target_no_network_reaches():
+    with pytest.raises(InfeasibleError, match="no network is this fast") as caught:
+        optimize_design(goal("cost", ["total <= 300 GB/s"], ["time(w0) <= 90 ms"]))
+    assert [c.constraint for c in caught.value.conflict] == ["time(w0) <= 90 ms"]
+    assert "the best possible is" in caught.value.conflict[0].way_out
+
+
+def test_a_target_that_the_rows_forbid_and_the_way_out():
+    rows = ["total <= 10 GB/s", "dim1 <= 900 GB/s"]
+    with pytest.raises(InfeasibleError, match="cannot hold together") as caught:
+        optimize_design(goal("time", rows, ["time(w0) <= 300 ms"]))
+    named = [c.constraint for c in caught.value.conflict]
+    assert named == ["time(w0) <= 300 ms", "total <= 10 GB/s"]
+    advice = caught.value.conflict[0].way_out
+    better = advice.split("'")[1]
+    result = optimize_design(goal("time", rows, [better]))
+    best = optimize_design(goal("time", rows, graphs=[ONE])).step_time
+    assert result.workloads[0].step_time == pytest.approx(best, rel=1e-5)
+
+
+def test_contradictory_time_targets():
+    base = [best_alone(goal("time", ["total <= 100 GB/s"]), w) for w in goal("time", []).workloads]
+    limits = [f"time(w{k}) <= {t * 1.0001:.12g} s" for k, t in enumerate(base)]
+    with pytest.raises(InfeasibleError) as caught:
+        optimize_design(goal("time", ["total <= 100 GB/s"], limits))
+    assert [c.constraint for c in caught.value.conflict] == [*limits, "total <= 100 GB/s"]
+
+
+def test_cost_of_nothing_is_refused():
+    with pytest.raises(FieldError, match="nothing keeps the network from costing nothing"):
+        goal("cost", ["total <= 100 GB/s"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("time(w0) >= 1 s", "a step time can be limited from above only, got '>='"),
+        ("time(w0) < 1 s", "a step time can be limited from above only, got '<'"),
+        ("time(zz) <= 1 s", "unknown workload, got 'zz'"),
+        ("time(w0) <= 5", "a time needs a unit"),
+        ("time(w0) <= 0 s", "a step takes more than no time"),
+        ("slowdown(w0) <= 0.9", "a slowdown is a plain number of at least 1"),
+        ("slowdown(w0) <= 1.1 s", "a slowdown is a plain number of at least 1"),
+        ("time(w0) + time(w1) <= 1 s", "a step time stands alone on the left side"),
+        ("time <= 1 s", "a step time stands alone on the left side"),
+    ],
+)
+def test_what_is_no_time_limit(text, message):
+    with pytest.raises(ValueError, match="^" + message.replace("(", r"\(")):
+        limit(text)
+
+
+def test_names_with_hyphens():
+    assert limit("time(gpt-3) <= 900 ms", "gpt-3") == TimeLimit(
+        "time(gpt-3) <= 900 ms", "gpt-3", False, 0.9
+    )
+    assert Objective("worst-time") is Objective.WORST_TIME
