@@ -98,6 +98,8 @@ def test_the_documentation_lists_every_command():
     help_text = subprocess.run(
         [sys.executable, "-m", "libra", "--help"], capture_output=True, text=True, check=True
     ).stdout
-    commands = re.findall(r"^\W*(new|check|optimize|evaluate|presets)\b", help_text, re.MULTILINE)
-    assert sorted(set(commands)) == ["check", "evaluate", "new", "optimize", "presets"]
+    commands = re.findall(
+        r"^\W*(new|check|optimize|evaluate|frontier|presets)\b", help_text, re.MULTILINE
+    )
+    assert sorted(set(commands)) == ["check", "evaluate", "frontier", "new", "optimize", "presets"]
     assert all(f"libra {command}" in README for command in commands)

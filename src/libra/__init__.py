@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from libra.design import Design, Workload
     from libra.errors import InfeasibleError, InputError, LibraError, SolverError, UnboundedError
-    from libra.evaluate import evaluate_design
+    from libra.evaluate import evaluate_design, simulate_result
+    from libra.frontier import FrontierPoint, time_cost_frontier
     from libra.load import load_design
     from libra.optimize import optimize_design
     from libra.result import Result
@@ -25,6 +26,9 @@ _HOME = {
     "Workload": "design",
     "Result": "result",
     "evaluate_design": "evaluate",
+    "simulate_result": "evaluate",
+    "FrontierPoint": "frontier",
+    "time_cost_frontier": "frontier",
     "load_design": "load",
     "optimize_design": "optimize",
     "InfeasibleError": "errors",
@@ -36,6 +40,7 @@ _HOME = {
 
 __all__ = [
     "Design",
+    "FrontierPoint",
     "InfeasibleError",
     "InputError",
     "LibraError",
@@ -46,6 +51,8 @@ __all__ = [
     "evaluate_design",
     "load_design",
     "optimize_design",
+    "simulate_result",
+    "time_cost_frontier",
 ]
 
 

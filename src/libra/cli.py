@@ -151,6 +151,43 @@ def evaluate(
 
 
 @app.command()
+def frontier(
+    design: DesignFile,
+    points: Annotated[int, typer.Option(help="How many costs, evenly spaced.")] = 20,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the points as CSV, too.")
+    ] = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """The least step time at each cost of the network, each point with its proof."""
+
+    def work() -> None:
+        from libra.frontier import time_cost_frontier
+        from libra.screen import frontier_csv, frontier_table, print_to
+
+        loaded = _load(design, settings)
+        found = time_cost_frontier(loaded, points)
+        if csv is not None:
+            from libra.files import write_whole
+
+            write_whole(csv, frontier_csv(loaded.network.names, found))
+        if as_json:
+            _print_json(
+                {
+                    "network": loaded.network.shape,
+                    "dimensions": list(loaded.network.names),
+                    "points": [point.to_dict() for point in found],
+                }
+            )
+        else:
+            print_to(_console(), frontier_table(loaded.network.names, found))
+
+    _run(work, as_json=as_json, debug=debug)
+
+
+@app.command()
 def presets(
     kind: Annotated[
         str, typer.Argument(metavar="[networks|prices|examples]", help="What to list.")

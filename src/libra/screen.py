@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -14,6 +16,9 @@ from rich.text import Text
 from libra.explain import answer_sentence, explain_result
 from libra.result import Result, Solver
 from libra.units import GB_PER_S, format_bytes, format_money, format_time
+
+if TYPE_CHECKING:
+    from libra.frontier import FrontierPoint
 
 __all__ = ["render", "result_table"]
 
@@ -280,3 +285,30 @@ def check_table(summary: dict[str, object]) -> RenderableType:
 def _rows(value: object) -> list[dict[str, object]]:
     assert isinstance(value, list)
     return value
+
+
+def frontier_table(names: Sequence[str], points: Sequence[FrontierPoint]) -> RenderableType:
+    """Table of a time-cost frontier."""
+    columns = [("Network cost", "right"), ("Step time", "right"), ("Gap", "right")]
+    columns += [(escape(name), "right") for name in names]
+    table = new_table(columns, title="Least step time at each cost; bandwidths in GB/s")
+    for point in points:
+        table.add_row(
+            format_money(point.network_cost),
+            format_time(point.step_time),
+            f"{point.gap:.0e}",
+            *(f"{b / GB_PER_S:,.4g}" for b in point.bandwidth),
+        )
+    return table
+
+
+def frontier_csv(names: Sequence[str], points: Sequence[FrontierPoint]) -> str:
+    """A time-cost frontier as CSV, one row a point."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(
+        ["network_cost_usd", "step_time_s", "bound_s", *(f"{name}_GBps" for name in names)]
+    )
+    for p in points:
+        writer.writerow([p.network_cost, p.step_time, p.bound, *(p.bandwidth / GB_PER_S).tolist()])
+    return buffer.getvalue()
