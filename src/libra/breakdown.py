@@ -67,6 +67,8 @@ class WorkloadResult:
         Compute on the critical path [s].
     exposed_communication : float
         Communication on the critical path [s]; with `compute` it sums to `step_time`.
+    idle : float
+        Time of the step in which the NPU that computes most computes nothing [s].
     busy : tuple of float
         Time each dimension is in use during a step [s].
     collectives : tuple of CollectiveTime
@@ -77,6 +79,7 @@ class WorkloadResult:
     step_time: float
     compute: float
     exposed_communication: float
+    idle: float
     busy: tuple[float, ...]
     collectives: tuple[CollectiveTime, ...]
 
@@ -87,6 +90,7 @@ class WorkloadResult:
             "step_time_s": self.step_time,
             "compute_s": self.compute,
             "exposed_communication_s": self.exposed_communication,
+            "idle_s": self.idle,
             "busy_s": list(self.busy),
             "collectives": [
                 {
@@ -143,6 +147,7 @@ def workload_result(
         path.time,
         path.fixed,
         path.time - path.fixed,
+        path.time - timing.graph.most_compute,
         tuple(timing.busy(bandwidth).tolist()),
         tuple(collectives),
     )

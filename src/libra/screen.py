@@ -153,6 +153,7 @@ def _workload_table(result: Result) -> Table:
             ("Compute", "right"),
             ("Exposed communication", "right"),
             ("Compute share", "right"),
+            ("Compute idle", "right"),
         ],
     )
     for w in result.workloads:
@@ -163,6 +164,7 @@ def _workload_table(result: Result) -> Table:
             format_time(w.compute),
             format_time(w.exposed_communication),
             f"{share:.1%}",
+            format_time(w.idle),
         )
     return table
 

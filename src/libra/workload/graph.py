@@ -140,6 +140,13 @@ class StepGraph:
         return float(self.fixed.sum())
 
     @cached_property
+    def most_compute(self) -> float:
+        """Compute of the NPU that computes most, of those that differ [s]."""
+        if self.places is None:
+            return self.total_fixed
+        return float(np.bincount(self.places, self.fixed).max())
+
+    @cached_property
     def total_counts(self) -> Floats:
         """How often the step runs each distinct collective, shape (collectives,)."""
         return sum_by_index(self.count_index, self.count_value, len(self.collectives))
