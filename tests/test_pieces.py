@@ -5,7 +5,13 @@ import itertools
 
 import numpy as np
 import pytest
-from collective_helpers import collective_time, pipeline_time, random_bandwidth, random_case
+from collective_helpers import (
+    collective_time,
+    pipeline_time,
+    random_bandwidth,
+    random_case,
+    time_of,
+)
 from helpers import GB, collective, network, random_collective, random_network
 from scipy.optimize import linprog
 
@@ -16,7 +22,9 @@ from libra.collectives import (
     dimension_bytes,
     dimension_latency,
 )
-from libra.pieces import _COUNTS, Schedule, best_schedule
+from libra.pieces import _COUNTS, Schedule, best_schedule, collective_pieces
+from libra.timing import build_timing
+from libra.workload.graph import GraphBuilder
 
 MULTI, BALANCED, IDEAL = Algorithm
 REDUCING = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
@@ -232,3 +240,31 @@ def test_best_schedule_is_the_fastest_of_its_list():
         assert times[best_schedule(item, net, model, bandwidth)] == min(times.values())
     assert _COUNTS[0] == 1
     assert all(b <= 2 * a for a, b in itertools.pairwise(_COUNTS))
+
+
+@pytest.mark.parametrize("algorithm", list(Algorithm))
+@pytest.mark.parametrize("chunks", [None, 1, 2, 4, 64])
+@pytest.mark.parametrize("shape", ["RI(4)_SW(8)", "RI(4)_FC(8)_RI(4)_SW(32)", "SW(2)"])
+def test_a_step_s_timing_has_the_times_of_its_collectives(algorithm, chunks, shape):
+    """Pieces may name a form twice (of a dimension alone and of the set of it alone): they add."""
+    net, model = network(shape), CollectiveModel(algorithm=algorithm, chunks=chunks)
+    items = [collective(kind, 64e6, net.sizes) for kind in ("all-reduce", "all-gather")]
+    bandwidth = random_bandwidth(np.random.default_rng(5), net)
+    schedules = [best_schedule(item, net, model, bandwidth) for item in items]
+    builder = GraphBuilder()
+    builder.add("both", 0.0, [(item, 1.0) for item in items])
+    timing = build_timing(builder.build(), net, model, schedules)
+    expected = [
+        time_of(collective_pieces(item, net, model, schedule), bandwidth)
+        for item, schedule in zip(items, schedules, strict=True)
+    ]
+    assert timing.terms.times(bandwidth) == pytest.approx(expected, rel=1e-13)
+
+
+def test_one_chunk_in_balanced_order_takes_its_whole_way():
+    """RI(4)_SW(8), 64 MB: 96 ms in the ring at 1 GB/s and 28 ms in the switch."""
+    net, model = network("RI(4)_SW(8)"), CollectiveModel(algorithm=BALANCED, chunks=1)
+    builder = GraphBuilder()
+    builder.add("alone", 0.0, [(collective("all-reduce", 64e6, (4, 8)), 1.0)])
+    timing = build_timing(builder.build(), net, model, [Schedule(1, BALANCED)])
+    assert timing.terms.times(np.ones(2) * GB) == pytest.approx([124e-3], rel=1e-14)

@@ -81,7 +81,7 @@ def certified_bound(
         The bound at the head of this module.
     """
     price = goal.price
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         limit = np.minimum(program.rows.largest, np.where(price > 0, known / price, np.inf))
     y = _without_free_rows(program.rows, price, multipliers.rows, limit)
     weights, relief = combined_weights(goal, multipliers)
@@ -92,7 +92,11 @@ def certified_bound(
     forms = program.terms.forms
     bound = max(
         _least(gradient, forms, u, load, limit)
-        for u in (shared_out(gradient, forms, load), _fitted(gradient, forms, multipliers.forms))
+        for u in (
+            shared_out(gradient, forms, load),
+            _fitted(gradient, forms, multipliers.forms),
+            multipliers.forms,
+        )
     )
     return min(constant + bound, known)
 
@@ -189,9 +193,8 @@ def shared_out(gradient: Floats, forms: Floats, load: Floats) -> Floats:
 
 
 def _fitted(gradient: Floats, forms: Floats, suggestion: Floats) -> Floats:
-    """Suggested u, all scaled down by what it takes for sum_f u_f H_f <= g."""
-    wanted = suggestion @ forms
-    over = wanted > np.maximum(gradient, 0)
-    factor = (np.maximum(gradient, 0)[over] / wanted[over]).min(initial=1.0)
-    result: Floats = suggestion * factor * _BELOW
+    """Suggested u, each form's scaled down by what its dimensions need for sum_f u_f H_f <= g."""
+    wanted, room = suggestion @ forms, np.maximum(gradient, 0)
+    fits = np.divide(room, wanted, out=np.ones_like(room), where=wanted > room)
+    result: Floats = suggestion * np.where(forms > 0, fits, 1.0).min(axis=1, initial=1.0) * _BELOW
     return result

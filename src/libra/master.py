@@ -116,6 +116,8 @@ def solve_master(
     settings.verbose = False
     settings.max_threads = 1
     settings.presolve_enable = False
+    settings.tol_gap_abs = settings.tol_gap_rel = 1e-11
+    settings.tol_feas = 1e-10
     size = layout.matrix.shape[1]
     nothing = CscMatrix(
         np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(size + 1, dtype=np.int64), (size, size)

@@ -97,7 +97,8 @@ def _scaling_bound(
     From T >= a + sum_f A_f / (H_f . B) follows T*(c) >= a + K^2 / c with K = sum_f sqrt(A_f u_f)
     for u >= 0 with sum_f u_f H_f <= price (Cauchy-Schwarz), and (C0 + c) (a + K^2 / c) is convex.
     """
-    a, load = supporting_sum(search.program, search.cuts, search.program.weights, multipliers)
+    cuts = search.cuts[: len(multipliers.cuts)]  # the search may have found more since
+    a, load = supporting_sum(search.program, cuts, search.program.weights, multipliers)
     k = float(np.sqrt(load * shared_out(cost, search.program.terms.forms, load)).sum())
     c = max(least, k * np.sqrt(fixed / a)) if a > 0 and fixed > 0 else least
     return (fixed + c) * (a + k * k / c) if c > 0 else -np.inf

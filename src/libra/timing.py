@@ -182,7 +182,8 @@ def merge_terms(parts: Sequence[Terms], dimensions: int) -> Terms:
     coefficient = np.zeros((sum(len(t.alpha) for t in parts), len(index)))
     row, starts = 0, [np.zeros(1, dtype=np.int64)]
     for t, columns in zip(parts, where, strict=True):
-        coefficient[row : row + len(t.alpha), columns] = t.coefficient
+        for k, column in enumerate(columns):  # a form may stand twice in one part
+            coefficient[row : row + len(t.alpha), column] += t.coefficient[:, k]
         starts.append(t.start[1:] + row)
         row += len(t.alpha)
     forms = np.frombuffer(b"".join(index), dtype=np.float64).reshape(len(index), dimensions)
