@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from libra.certificate import Multipliers
 from libra.program import Cut, Goal, Program
@@ -76,10 +76,28 @@ class CscMatrix:
         """Do nothing: there are none."""
 
 
-def _csc(dense: Floats) -> CscMatrix:
-    columns, rows = np.nonzero(dense.T)
-    starts = np.searchsorted(columns, np.arange(dense.shape[1] + 1))
-    return CscMatrix(dense.T[columns, rows], rows, starts, (dense.shape[0], dense.shape[1]))
+class _Entries:
+    """Entries of a sparse matrix, block by block; none may be put twice."""
+
+    def __init__(self) -> None:
+        self._rows: list[Ints] = []
+        self._columns: list[Ints] = []
+        self._values: list[Floats] = []
+
+    def put(self, rows: ArrayLike, columns: ArrayLike, values: ArrayLike) -> None:
+        """Put values, broadcast with their places, leaving zeros out."""
+        r, c, v = np.broadcast_arrays(rows, columns, np.asarray(values, dtype=np.float64))
+        stays = v != 0
+        self._rows.append(r[stays].astype(np.int64))
+        self._columns.append(c[stays].astype(np.int64))
+        self._values.append(v[stays])
+
+    def csc(self, height: int, width: int) -> CscMatrix:
+        """Compressed columns."""
+        rows, columns = np.concatenate(self._rows), np.concatenate(self._columns)
+        order = np.lexsort((rows, columns))
+        starts = np.searchsorted(columns[order], np.arange(width + 1))
+        return CscMatrix(np.concatenate(self._values)[order], rows[order], starts, (height, width))
 
 
 def solve_master(
@@ -123,7 +141,7 @@ def solve_master(
         np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(size + 1, dtype=np.int64), (size, size)
     )
     solver = clarabel.DefaultSolver(
-        nothing, layout.cost, _csc(layout.matrix), layout.bound, shapes, settings
+        nothing, layout.cost, layout.matrix, layout.bound, shapes, settings
     )
     solution = solver.solve()
     x, z = np.array(solution.x), np.array(solution.z) * layout.unscale
@@ -167,7 +185,7 @@ class _Layout:
     """
 
     cost: Floats
-    matrix: Floats
+    matrix: CscMatrix
     bound: Floats
     nonnegative: int
     cones: int
@@ -193,16 +211,17 @@ def _layout(
     columns = theta_at + workloads + worst
     height = limits + dimensions + pieces + len(limited) + worst * workloads + 3 * forms
     height += len(cuts) if timed else 0
-    matrix, bound, unscale = np.zeros((height, columns)), np.zeros(height), np.full(height, unit)
+    matrix, bound, unscale = _Entries(), np.zeros(height), np.full(height, unit)
+    every = np.arange(dimensions)
 
     scaled = rows.matrix * scale
     norm = np.maximum(np.abs(scaled).max(axis=1, initial=0.0), np.abs(rows.bound))
     norm[norm == 0] = 1.0
-    matrix[:limits, :dimensions] = scaled / norm[:, None]
+    matrix.put(np.arange(limits)[:, None], every, scaled / norm[:, None])
     bound[:limits] = rows.bound / norm
     unscale[:limits] = unit / norm
     at = limits
-    matrix[at : at + dimensions, :dimensions] = -np.eye(dimensions)
+    matrix.put(at + every, every, -1.0)
     at += dimensions
     if timed:
         unscale[at:] = unit / t
@@ -214,7 +233,15 @@ def _layout(
     cost[theta_at : theta_at + workloads] = goal.weights[:workloads] * (t / unit)
     cost[columns - worst :] = 1 / unit
     return _Layout(
-        cost, matrix, bound, height - rows.equal - 3 * forms, forms, pieces, timed, unscale, unit
+        cost,
+        matrix.csc(height, columns),
+        bound,
+        height - rows.equal - 3 * forms,
+        forms,
+        pieces,
+        timed,
+        unscale,
+        unit,
     )
 
 
@@ -226,7 +253,7 @@ def _fill_times(
     margin: float,
     t: float,
     at: int,
-    into: tuple[Floats, Floats],
+    into: tuple[_Entries, Floats],
 ) -> None:
     """Write the rows of pieces, cuts, time limits, slowdowns and cones, from row `at` on."""
     (matrix, bound), terms, dimensions = into, program.terms, program.dimensions
@@ -234,31 +261,33 @@ def _fill_times(
     s_at, tau_at = dimensions, dimensions + forms
     theta_at = tau_at + terms.collectives
     reach = terms.forms @ scale
-    matrix[at : at + pieces, s_at:tau_at] = terms.coefficient / reach / t
+    rows, of_form = at + np.arange(pieces), s_at + np.arange(forms)
+    matrix.put(rows[:, None], of_form, terms.coefficient / reach / t)
     owner = np.repeat(np.arange(terms.collectives), np.diff(terms.start))
-    matrix[at + np.arange(pieces), tau_at + owner] = -1.0
+    matrix.put(rows, tau_at + owner, -1.0)
     bound[at : at + pieces] = -terms.alpha / t
     at += pieces
     for cut in cuts:
         first = tau_at + program.first[cut.workload]
-        matrix[at, first : first + len(cut.counts)] = cut.counts
-        matrix[at, theta_at + cut.workload] = -1.0
+        matrix.put(at, first + np.arange(len(cut.counts)), cut.counts)
+        matrix.put(at, theta_at + cut.workload, -1.0)
         bound[at] = -cut.fixed / t
         at += 1
     limited = np.flatnonzero(np.isfinite(goal.limits))
-    matrix[at + np.arange(len(limited)), theta_at + limited] = 1.0
+    matrix.put(at + np.arange(len(limited)), theta_at + limited, 1.0)
     bound[at : at + len(limited)] = goal.limits[limited] * (1 - margin) / t
     at += len(limited)
     if goal.references is not None:
-        matrix[at : at + workloads, theta_at : theta_at + workloads] = np.eye(workloads)
-        matrix[at : at + workloads, -1] = -goal.references / t
+        each = np.arange(workloads)
+        matrix.put(at + each, theta_at + each, 1.0)
+        matrix.put(at + each, theta_at + workloads, -goal.references / t)
         at += workloads
     v = terms.forms * scale / reach[:, None]
-    for f in range(forms):
-        matrix[at, :dimensions], matrix[at, s_at + f] = -v[f], -1.0
-        matrix[at + 1, :dimensions], matrix[at + 1, s_at + f] = v[f], -1.0
-        bound[at + 2] = 2.0
-        at += 3
+    first_of, every = at + 3 * np.arange(forms), np.arange(dimensions)
+    matrix.put(first_of[:, None], every, -v)
+    matrix.put(first_of[:, None] + 1, every, v)
+    matrix.put(np.stack([first_of, first_of + 1]), of_form, -1.0)
+    bound[first_of + 2] = 2.0
 
 
 def _cut_times(program: Program, cuts: Sequence[Cut], workloads: int, scale: Floats) -> Floats:
