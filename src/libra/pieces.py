@@ -31,6 +31,7 @@ fit, v_d <= t phi_d B_d, exists if and only if t sum_S phi_d B_d >= m f(S) for a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -117,11 +118,18 @@ def collective_pieces(
     Pieces
         At least one.
     """
-    load = _Load(
+    return _pieces(_load(collective, network, model), model, schedule)
+
+
+def _load(collective: Collective, network: Network, model: CollectiveModel) -> _Load:
+    return _Load(
         collective,
         dimension_bytes(collective, network, model),
         dimension_latency(collective, network, model),
     )
+
+
+def _pieces(load: _Load, model: CollectiveModel, schedule: Schedule | None) -> Pieces:
     order = model.algorithm if schedule is None else schedule.order
     if order is not Algorithm.MULTI_RAIL and not load.reorders:
         order = Algorithm.MULTI_RAIL
@@ -274,15 +282,25 @@ def best_schedule(
     if model.algorithm is Algorithm.BALANCED:
         orders.append(Algorithm.MULTI_RAIL)
     counts: tuple[int | None, ...] = (model.chunks,)
-    if model.chunks is None and dimension_latency(collective, network, model).any():
+    load = _load(collective, network, model)
+    if model.chunks is None and load.latency.any():
         counts = _COUNTS
-    choices = [Schedule(count, order) for order in orders for count in counts]
-    if len(choices) == 1:
-        return choices[0]
+    if len(orders) * len(counts) == 1:
+        return Schedule(counts[0], orders[0])
 
+    @cache
     def time(schedule: Schedule) -> float:
-        p = collective_pieces(collective, network, model, schedule)
+        p = _pieces(load, model, schedule)
         with np.errstate(divide="ignore"):
             return float((p.alpha + p.coefficient @ (1 / (p.forms @ bandwidth))).max())
 
-    return min(choices, key=time)
+    def best_of(order: Algorithm) -> Schedule:
+        # Every piece is a + b c + d / c with b, d >= 0, so that the largest is convex in c.
+        low, high = 0, len(counts) - 1
+        while low < high:
+            middle = (low + high) // 2
+            here, next_ = Schedule(counts[middle], order), Schedule(counts[middle + 1], order)
+            low, high = (low, middle) if time(here) <= time(next_) else (middle + 1, high)
+        return Schedule(counts[low], order)
+
+    return min(map(best_of, orders), key=time)
