@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import collective, network
+from helpers import chain, collective, design, network
 
 from libra.collectives import (
     CollectiveKind,
@@ -12,6 +12,8 @@ from libra.collectives import (
     dimension_latency,
 )
 from libra.errors import FieldError
+from libra.evaluate import evaluate_design
+from libra.explain import explain_result
 
 HOP, DELAY = 1e-6, 1e-8
 
@@ -227,3 +229,13 @@ def test_refuses_chunks(chunks):
 def test_the_paper_s_formulas_take_nothing_else(fields):
     with pytest.raises(FieldError, match="paper's formulas"):
         CollectiveModel("libra", **fields)
+
+
+def test_a_step_that_waits_is_limited_by_latency_not_by_bandwidth():
+    net = network("RI(4)_SW(8)", latency=[1e-6, 1e-3])
+    result = evaluate_design(
+        design(net, chain(collective("all-reduce", 1e3, (4, 8)))), [1e11, 1e11]
+    )
+    (item,) = result.workloads[0].collectives
+    assert item.limited_by == ()
+    assert any("limited by latency" in line for line in explain_result(result))

@@ -116,7 +116,10 @@ def test_random_search_finds_no_better_time_cost(seed):
         toward = inside * np.exp(rng.normal(size=len(inside)) * 10 ** rng.uniform(-4, 0))
         if equal and k % 2:
             toward = (
-                toward + np.linalg.lstsq(np.array(equal), np.array(equal) @ (inside - toward))[0]
+                toward
+                + np.linalg.lstsq(
+                    np.array(equal), np.array(equal) @ (inside - toward), rcond=1e-12
+                )[0]
             )
         share = rng.uniform(0, 1) ** 3
         b = (1 - share) * best.bandwidth + share * toward

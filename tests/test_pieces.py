@@ -85,7 +85,7 @@ def test_a_slow_last_dimension_waits_for_its_first_chunk():
 
 @pytest.mark.parametrize(("algorithm", "rate"), [(MULTI, 166.7), (BALANCED, 500.1), (IDEAL, 500.1)])
 def test_rates_of_themis(algorithm, rate):
-    """../shared/design/model.md: [4, 8, 4, 32] members at 250 GB/s each."""
+    """Of an all-reduce with [4, 8, 4, 32] members at 250 GB/s each."""
     net, item = network("RI(4)_FC(8)_RI(4)_SW(32)"), collective("all-reduce", 1e9, (4, 8, 4, 32))
     found = collective_time(item, net, CollectiveModel(algorithm=algorithm), np.full(4, 250 * GB))
     assert 1e9 / found / GB == pytest.approx(rate, abs=0.05)

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from libra.evaluate import evaluate_design, simulate_result
     from libra.frontier import FrontierPoint, time_cost_frontier
     from libra.load import load_design
+    from libra.network import Network
     from libra.optimize import optimize_design
     from libra.result import Result
+    from libra.workload.graph import GraphBuilder, StepGraph
 
 __version__ = "0.1.0"
 
@@ -25,6 +27,9 @@ _HOME = {
     "Design": "design",
     "Workload": "design",
     "Result": "result",
+    "Network": "network",
+    "GraphBuilder": "workload.graph",
+    "StepGraph": "workload.graph",
     "evaluate_design": "evaluate",
     "simulate_result": "evaluate",
     "FrontierPoint": "frontier",
@@ -41,11 +46,14 @@ _HOME = {
 __all__ = [
     "Design",
     "FrontierPoint",
+    "GraphBuilder",
     "InfeasibleError",
     "InputError",
     "LibraError",
+    "Network",
     "Result",
     "SolverError",
+    "StepGraph",
     "UnboundedError",
     "Workload",
     "evaluate_design",

@@ -39,7 +39,8 @@ class CollectiveTime:
         Part of the time that each dimension's bandwidth accounts for [s]; with `latency` they sum
         to `time`.
     limited_by : tuple of str
-        Dimensions whose bandwidth sets its time, within a ten-thousandth.
+        Dimensions whose bandwidth sets its time, within a ten-thousandth; none where latency is
+        more than half of it.
     chunks : int or None
         Number of chunks; None: arbitrarily many.
     """
@@ -70,7 +71,9 @@ class WorkloadResult:
     idle : float
         Time of the step in which the NPU that computes most computes nothing [s].
     busy : tuple of float
-        Time each dimension is in use during a step [s].
+        Time each dimension is in use during a step, with chunks in the fixed order of multi-rail
+        [s]. Balanced and ideal collectives move work away from a dimension that this would make
+        busy for longer than the step.
     collectives : tuple of CollectiveTime
         What the exposed communication consists of.
     """
@@ -127,6 +130,7 @@ def workload_result(
         active = span.start + np.flatnonzero(pieces[span] >= tau[j] * (1 - _TIE))
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = np.where(terms.coefficient[active] > 0, terms.coefficient[active] / reach, 0.0)
+        latency = float(terms.alpha[active[0]])
         limiting = terms.forms[(parts >= 0.5 * parts.max(axis=1)[:, None]).any(axis=0)].any(axis=0)
         count = float(path.counts[j])
         collectives.append(
@@ -134,11 +138,13 @@ def workload_result(
                 collective=timing.graph.collectives[j],
                 count=count,
                 time=count * float(tau[j]),
-                latency=count * float(terms.alpha[active[0]]),
+                latency=count * latency,
                 by_dimension=tuple(
                     (count * _by_dimension(parts[0], terms.forms, bandwidth)).tolist()
                 ),
-                limited_by=tuple(np.array(names)[limiting].tolist()),
+                limited_by=()
+                if latency > tau[j] / 2
+                else tuple(np.array(names)[limiting].tolist()),
                 chunks=schedules[int(j)].chunks,
             )
         )

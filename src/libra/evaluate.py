@@ -41,7 +41,12 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
     InputError
         If the number of bandwidths is not that of the dimensions, or one is negative or not finite.
     """
-    given = np.array(bandwidth, dtype=np.float64)
+    try:
+        given = np.array(bandwidth, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"bandwidth: must be numbers in bytes/s, got {bandwidth!r}. Write 500 GB/s as 500e9."
+        ) from None
     dimensions = len(design.network.dimensions)
     if given.shape != (dimensions,):
         raise InputError(

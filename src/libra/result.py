@@ -240,6 +240,10 @@ _OBJECTIVE_UNITS = {
 }
 
 
+_LOOSE = 1e-6
+"""Slack from which on a row limits nothing: what multiplier a solver leaves it is noise."""
+
+
 def shadow_prices(
     design: Design, bandwidth: Floats, rows: Rows | None, multipliers: Multipliers | None
 ) -> tuple[ShadowPrice, ...]:
@@ -259,6 +263,8 @@ def shadow_prices(
         name, unit = row.unit
         value, slack = value_of.get(k), row.slack(bandwidth)
         size = max(float(np.abs(row.coefficients) @ bandwidth), abs(row.bound))
+        if value is not None and slack > _LOOSE * size:
+            value = 0.0
         per = f"({name})" if row.kind is BANDWIDTH else name
         found.append(
             ShadowPrice(

@@ -199,7 +199,7 @@ def _collective_table(result: Result) -> Table:
             "many" if c.chunks is None else str(c.chunks),
             format_time(c.time),
             f"{c.time / w.step_time:.2%}",
-            escape(" and ".join(c.limited_by)),
+            escape(" and ".join(c.limited_by) or "latency"),
         )
     if len(items) > _MOST_COLLECTIVES:
         table.add_row(f"… {len(items) - _MOST_COLLECTIVES} more")
