@@ -345,15 +345,13 @@ def make_result(
     cost = float(design.bandwidth_prices @ bandwidth)
     paths = [critical_path(timing, bandwidth) for timing in timings]
     step_time = sum(w.weight * p.time for w, p in zip(design.workloads, paths, strict=True))
+    slowdowns = (
+        None
+        if references is None
+        else tuple(p.time / float(r) for p, r in zip(paths, references, strict=True))
+    )
     if objective is None:
-        objective = {
-            Objective.TIME: step_time,
-            Objective.TIME_COST: step_time * (design.fixed_cost + cost),
-            Objective.COST: cost,
-            Objective.WORST_TIME: np.nan,
-        }[design.objective]
-        if design.objective is Objective.WORST_TIME and references is not None:
-            objective = max(p.time / r for p, r in zip(paths, references, strict=True))
+        objective = _reached(design, step_time, cost, slowdowns)
     baseline = (
         np.full(len(bandwidth), bandwidth.sum() / len(bandwidth))
         if design.baseline is None
@@ -375,9 +373,7 @@ def make_result(
         objective_bound=bound,
         gap=gap,
         schedules=schedules,
-        slowdowns=None
-        if references is None
-        else tuple(p.time / float(r) for p, r in zip(paths, references, strict=True)),
+        slowdowns=slowdowns,
         schedule_bound=schedule_bound,
         speedup=equal / step_time if step_time > 0 else 1.0,
         baseline=baseline,
@@ -391,6 +387,21 @@ def make_result(
         design=design,
         solver=solver,
     )
+
+
+def _reached(
+    design: Design, step_time: float, cost: float, slowdowns: tuple[float, ...] | None
+) -> float:
+    """Value of the design's objective; NaN if it needs slowdowns that are not known."""
+    match design.objective:
+        case Objective.TIME:
+            return step_time
+        case Objective.TIME_COST:
+            return step_time * (design.fixed_cost + cost)
+        case Objective.COST:
+            return cost
+        case Objective.WORST_TIME:
+            return np.nan if slowdowns is None else max(slowdowns)
 
 
 def _weighted_time(design: Design, timings: Sequence[StepTiming], bandwidth: Floats) -> float:
