@@ -352,11 +352,7 @@ def make_result(
     )
     if objective is None:
         objective = _reached(design, step_time, cost, slowdowns)
-    baseline = (
-        np.full(len(bandwidth), bandwidth.sum() / len(bandwidth))
-        if design.baseline is None
-        else np.array(design.baseline)
-    )
+    baseline = _baseline(design, bandwidth)
     others = best_schedules(design, baseline)
     at_baseline = timings if others == schedules else time_design(design, others)
     equal = _weighted_time(design, at_baseline, baseline)
@@ -387,6 +383,13 @@ def make_result(
         design=design,
         solver=solver,
     )
+
+
+def _baseline(design: Design, bandwidth: Floats) -> Floats:
+    """Bandwidths that the speed-up is over: the design's own, or the total shared equally."""
+    if design.baseline is None:
+        return np.full(len(bandwidth), bandwidth.sum() / len(bandwidth))
+    return np.array(design.baseline)
 
 
 def _reached(
