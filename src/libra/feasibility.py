@@ -99,8 +99,8 @@ def smallest_conflict(
     ----------
     constraints : sequence of LinearConstraint
         All of them.
-    used : ndarray of bool, shape (dimensions,)
-        Dimensions that carry traffic and so need some bandwidth.
+    used : ndarray of bool, shape (columns,)
+        Those of dimensions that carry traffic and so need some bandwidth.
 
     Returns
     -------
@@ -242,16 +242,16 @@ def check_bounded(
     UnboundedError
         Names the dimensions.
     """
-    used, width = program.used, program.dimensions
+    used, width = program.used, program.columns
     open_ended = used & np.isinf(program.rows.largest) & (price <= 0)
     matrix, _ = _scaled(program.rows)
     free = []
-    for d in np.flatnonzero(open_ended):
-        # A direction that every row allows for ever: r >= 0, A r <= 0, r_d >= 1, price . r = 0.
-        direction = np.vstack([matrix, price / max(price.max(), 1.0), -np.eye(width)[d]])
+    for k in np.flatnonzero(open_ended):
+        # A direction that every row allows for ever: r >= 0, A r <= 0, r_k >= 1, price . r = 0.
+        direction = np.vstack([matrix, price / max(price.max(), 1.0), -np.eye(width)[k]])
         upper = np.concatenate([np.zeros(len(matrix) + 1), [-1.0]])
         if _linear_minimum(np.zeros(width), direction, upper, program.rows.equal).feasible:
-            free.append(network.names[d])
+            free.append(network.names[k if program.owner is None else program.owner[k]])
     if not free:
         return
     given = "; ".join(c.text for c in constraints) or "there are none"

@@ -11,8 +11,8 @@ from libra.certificate import Multipliers, shared_out, supporting_sum
 from libra.design import Design
 from libra.errors import InputError, UnboundedError
 from libra.feasibility import check_bounded
-from libra.program import Goal
-from libra.search import MOST_ROUNDS, Optimum, Search, first_guess, minimise, safe_scale, weighted
+from libra.program import Goal, weighted
+from libra.search import MOST_ROUNDS, Optimum, Search, first_guess, minimise, safe_scale
 
 __all__ = ["minimise_product"]
 

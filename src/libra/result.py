@@ -206,7 +206,7 @@ class Result:
             "block": [f"{d.topology.code}({d.size})" for d in self.design.network.dimensions],
             "tier": [d.tier for d in self.design.network.dimensions],
             "bandwidth_GBps": (self.bandwidth / GB_PER_S).tolist(),
-            "cost_usd": (self.bandwidth * self.design.bandwidth_prices).tolist(),
+            "cost_usd": self.design.pricing.costs(self.bandwidth).tolist(),
         }
         for w in self.workloads:
             columns[f"busy_s {w.name}"] = list(w.busy)
@@ -258,11 +258,11 @@ def shadow_prices(
             int(k): float(-y * f)
             for k, y, f in zip(rows.source, multipliers.rows, rows.factor, strict=True)
         }
-    found = []
+    found, columns = [], design.pricing.split(bandwidth)
     for k, row in enumerate(design.rows):
         name, unit = row.unit
-        value, slack = value_of.get(k), row.slack(bandwidth)
-        size = max(float(np.abs(row.coefficients) @ bandwidth), abs(row.bound))
+        value, slack = value_of.get(k), design.row_slack(row, bandwidth)
+        size = max(float(np.abs(row.coefficients) @ columns), abs(row.bound))
         if value is not None and slack > _LOOSE * size:
             value = 0.0
         per = f"({name})" if row.kind is BANDWIDTH else name
@@ -342,7 +342,7 @@ def make_result(
     """
     if timings is None:
         timings = time_design(design, schedules)
-    cost = float(design.bandwidth_prices @ bandwidth)
+    cost = design.pricing.cost(bandwidth)
     paths = [critical_path(timing, bandwidth) for timing in timings]
     step_time = sum(w.weight * p.time for w, p in zip(design.workloads, paths, strict=True))
     slowdowns = (
@@ -364,7 +364,7 @@ def make_result(
         bandwidth=bandwidth,
         step_time=step_time,
         network_cost=cost,
-        network_power=None,
+        network_power=design.pricing.network_power(bandwidth),
         objective_value=objective,
         objective_bound=bound,
         gap=gap,

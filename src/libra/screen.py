@@ -15,7 +15,7 @@ from rich.text import Text
 
 from libra.explain import answer_sentence, explain_result
 from libra.result import Result, Solver
-from libra.units import GB_PER_S, format_bytes, format_money, format_time
+from libra.units import GB_PER_S, format_bytes, format_money, format_power, format_time
 
 if TYPE_CHECKING:
     from libra.frontier import FrontierPoint
@@ -102,6 +102,7 @@ def _dimension_table(result: Result) -> Table:
     )
     design, total = result.design, float(result.bandwidth.sum())
     weights = [w.weight for w in design.workloads]
+    costs = design.pricing.costs(result.bandwidth)
     for d, dimension in enumerate(design.network.dimensions):
         share = result.bandwidth[d] / total if total > 0 else 0.0
         busy = sum(k * w.busy[d] for k, w in zip(weights, result.workloads, strict=True))
@@ -111,7 +112,7 @@ def _dimension_table(result: Result) -> Table:
             f"{result.bandwidth[d] / GB_PER_S:,.4f}",
             f"{share:.1%}",
             bar(share),
-            format_money(float(result.bandwidth[d] * design.bandwidth_prices[d])),
+            format_money(float(costs[d])),
             format_time(busy),
             f"{busy / result.step_time:.1%}" if result.step_time > 0 else "",
         )
@@ -132,6 +133,8 @@ def _figures(result: Result) -> Table:
         text = f"at most {open_gap:.2%} better with any numbers of chunks and any orders"
         table.add_row("Schedules", text)
     table.add_row("Network cost", format_money(result.network_cost))
+    if result.network_power is not None:
+        table.add_row("Network power", format_power(result.network_power))
     each = result.baseline / GB_PER_S
     same = bool((each == each[0]).all())
     against = f"{each[0]:,.4g} GB/s in each dimension"

@@ -95,18 +95,18 @@ def _least_ratio(
     seconds: Floats,
 ) -> float:
     """Least value of the largest ratio of step time to limit under constraints."""
-    dimensions = program.dimensions
     largest = _UNLIMITED * float(first_guess(program).max())
     ceilings = [
         LinearConstraint(f"dim{d + 1}", row, "<=", largest, BANDWIDTH)
-        for d, row in enumerate(np.eye(dimensions))
+        for d, row in enumerate(np.eye(program.columns))
     ]
-    capped = build_program(program.timings, program.weights, [*constraints, *ceilings])
+    rows = [*constraints, *ceilings]
+    capped = build_program(program.timings, program.weights, rows, program.owner)
     bounds = np.full(len(workloads), np.inf)
     for limit, second in zip(limits, seconds, strict=True):
         at = workloads.index(limit.workload)
         bounds[at] = min(bounds[at], second)
-    bounds[np.isinf(bounds)] = 1e9 * bounds.min()
     free = np.zeros(len(workloads))
-    goal = Goal(np.zeros(dimensions), free, free + np.inf, bounds)
+    ratios = np.diag(1 / bounds)[np.isfinite(bounds)]
+    goal = Goal(np.zeros(program.columns), free, free + np.inf, ratios)
     return minimise(Search(capped), goal).value

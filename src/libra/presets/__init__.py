@@ -1,4 +1,4 @@
-"""What ships with libra: networks and prices, each number with its source."""
+"""What ships with libra: networks, prices and power, each number with its source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 __all__ = ["PRESET_KINDS", "example_folder", "list_presets", "load_presets"]
 
-PRESET_KINDS = ("networks", "prices", "examples")
+PRESET_KINDS = ("networks", "prices", "power", "examples")
 
 
 @cache
@@ -21,7 +21,7 @@ def load_presets(kind: str) -> dict[str, Any]:
     Parameters
     ----------
     kind : str
-        ``networks`` or ``prices``.
+        ``networks``, ``prices`` or ``power``.
     """
     text = resources.files("libra.presets").joinpath(f"{kind}.yaml").read_text("utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -41,7 +41,7 @@ def list_presets(kind: str) -> list[dict[str, str]]:
         for name, network in load_presets(kind).items():
             value = f"{network['shape']}, tiers {', '.join(network['tiers'])}"
             rows.append({"name": name, "value": value, "source": network["source"]})
-    elif kind == "prices":
+    elif kind in ("prices", "power"):
         for name, prices in load_presets(kind).items():
             for tier, parts in prices["tiers"].items():
                 for part, value in parts.items():
