@@ -137,7 +137,8 @@ def check_curve(name: str, curve: Curve | None) -> None:
         raise FieldError(
             name,
             "what bandwidth costs or draws may rise with it but not fall (that is not convex), got "
-            f"{', '.join(f'{x * 1e9:g}' for x in rates)} per GB/s. List parts under bandwidth_choices instead.",
+            f"{', '.join(f'{x * 1e9:g}' for x in rates)} per GB/s. "
+            "List parts under bandwidth_choices instead.",
         )
 
 

@@ -170,7 +170,7 @@ def column_rows(network: Network, pricing: Pricing) -> tuple[LinearConstraint, .
     """Rows that keep columns within their widths and bandwidths between the extreme choices."""
     rows = []
     for k, (d, width) in enumerate(zip(pricing.owner.tolist(), pricing.width, strict=True)):
-        if np.isfinite(width) and not pricing.linear:
+        if np.isfinite(width):
             relation = "==" if pricing.full[k] else "<="
             text = f"{network.names[d]}: step {k + 1} {relation} {width / 1e9:g} GB/s"
             one = np.eye(len(pricing.owner))[k]

@@ -7,13 +7,14 @@ found no bandwidths, or when no single constraint limits a bandwidth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from libra.constraints import LinearConstraint
 from libra.errors import Conflict, InfeasibleError, UnboundedError
+from libra.linear import TOLERANCE, LinearAnswer, solve_linear
 from libra.network import Network
 from libra.program import Program, Rows, build_rows
 from libra.units import parse_number
@@ -24,38 +25,13 @@ Floats = NDArray[np.float64]
 
 # Bandwidths in the linear programs are in GB/s, so that coefficients are of order 1.
 _UNIT = 1e9
-_TOLERANCE = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class _Answer:
-    feasible: bool
-    x: Floats
-
-
-def _linear_minimum(cost: Floats, matrix: Floats, upper: Floats, equal: int) -> _Answer:
+def _linear_minimum(cost: Floats, matrix: Floats, upper: Floats, equal: int) -> LinearAnswer:
     """Minimise cost . x subject to matrix x <= upper (the first `equal` with equality), x >= 0."""
-    import highspy
-
-    class Silent(highspy.Highs):
-        def enableCallbacks(self) -> None:  # noqa: N802
-            """Enable none: that would print a banner on stdout before any option is set."""
-
-    solver = Silent()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-        solver.setOptionValue(name, _TOLERANCE)
-    for price in cost:
-        solver.addVar(0.0, highspy.kHighsInf)
-        solver.changeColCost(solver.getNumCol() - 1, float(price))
-    for k, (row, bound) in enumerate(zip(matrix, upper, strict=True)):
-        at = np.flatnonzero(row).astype(np.int32)
-        lower = float(bound) if k < equal else -highspy.kHighsInf
-        solver.addRow(lower, float(bound), len(at), at, row[at])
-    solver.run()
-    optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    return _Answer(optimal, np.array(solver.getSolution().col_value))
+    lower = np.full(len(upper), -np.inf)
+    lower[:equal] = upper[:equal]
+    return solve_linear(cost, matrix, lower, upper)
 
 
 def _scaled(rows: Rows) -> tuple[Floats, Floats]:
@@ -84,7 +60,7 @@ def _feasible(constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]) 
     )
     upper = np.concatenate([bound, np.zeros(len(floors)), [1.0]])
     answer = _linear_minimum(-np.eye(width + 1)[-1], stacked, upper, rows.equal)
-    return answer.feasible and bool(answer.x[-1] > 10 * _TOLERANCE)
+    return answer.feasible and bool(answer.x[-1] > 10 * TOLERANCE)
 
 
 def smallest_conflict(
@@ -187,7 +163,7 @@ def implied_equalities(
         answer = _linear_minimum(
             -np.eye(dimensions + 1)[-1], wide, np.append(bound, 1.0), rows.equal
         )
-        if not answer.feasible or answer.x[-1] > 10 * _TOLERANCE:
+        if not answer.feasible or answer.x[-1] > 10 * TOLERANCE:
             continue
         at, row = int(rows.source[k]), constraints[int(rows.source[k])]
         if np.linalg.matrix_rank(matrix[[*equal, k]], tol=1e-9) > len(equal):

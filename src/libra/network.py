@@ -185,7 +185,7 @@ def _check_discrete(dimension: Dimension) -> None:
         if lane is not None or most is not None:
             raise FieldError(
                 "lane",
-                "bandwidth_choices and lanes both say what can be built, got both. Remove one of them.",
+                "bandwidth_choices and lanes both say what can be built, got both. Remove one.",
             )
         try:
             check_choices(dimension.bandwidth_choices)

@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from libra.collectives import Algorithm
 from libra.constraints import LinearConstraint
 from libra.design import Design, Objective, Schedules, Workload, best_schedules, time_design
+from libra.discrete import reach
 from libra.errors import SolverError
 from libra.feasibility import check_bounded, explain_infeasible, implied_equalities
+from libra.no_choice import explain_no_choice
+from libra.parts import build_parts
 from libra.pieces import Schedule
 from libra.product import minimise_product
-from libra.program import Goal, Program, build_program
+from libra.program import Goal, build_program
 from libra.result import Result, Solver, limit_prices, make_result, shadow_prices
-from libra.search import Optimum, Search, minimise
+from libra.search import Optimum, Search
 from libra.timing import StepTiming
 from libra.too_slow import explain_too_slow
 
@@ -152,21 +155,30 @@ def _solve(design: Design, targets: Targets, schedules: Schedules | None) -> _An
     """
     timings = time_design(design, schedules)
     promise = _PROMISE[design.objective]
-    search = _search(_program(design, timings), targets)
+    all_rows = design.rows + design.column_rows
+    search = _search(design, targets, timings, all_rows)
     optimum = _OBJECTIVES[design.objective](design, search, targets)
     if optimum.gap > promise:
-        used, all_rows = search.program.used, design.rows + design.column_rows
+        used = search.program.used
         if error := explain_infeasible(all_rows, used):
+            raise error
+        parts = search.parts
+        if parts is not None and (error := explain_no_choice(parts, search.program.rows, all_rows)):
             raise error
         names = [w.name for w in design.workloads]
         if design.time_limits and (
             error := explain_too_slow(
-                search.program, all_rows, design.time_limits, names, targets.seconds
+                search.program,
+                all_rows,
+                design.time_limits,
+                names,
+                targets.seconds,
+                design.pricing,
             )
         ):
             raise error
         rows, rounds = implied_equalities(all_rows, len(used)), search.rounds
-        search = _search(_program(design, timings, rows), targets, rounds)
+        search = _search(design, targets, timings, rows, rounds)
         optimum = _OBJECTIVES[design.objective](design, search, targets)
     if optimum.gap > promise:
         raise SolverError(
@@ -176,19 +188,18 @@ def _solve(design: Design, targets: Targets, schedules: Schedules | None) -> _An
     return _Answer(optimum, search, schedules or ())
 
 
-def _program(
+def _search(
     design: Design,
+    targets: Targets,
     timings: Sequence[StepTiming],
-    rows: Sequence[LinearConstraint] | None = None,
-) -> Program:
-    """Program of a design, under other rows than its own if they are given."""
+    rows: Sequence[LinearConstraint],
+    rounds: int = 0,
+) -> Search:
+    """Search for a design's optimum under given rows."""
     weights = np.array([w.weight for w in design.workloads])
-    rows = design.rows + design.column_rows if rows is None else rows
-    return build_program(timings, weights, rows, design.pricing.owner)
-
-
-def _search(program: Program, targets: Targets, rounds: int = 0) -> Search:
-    return Search(program, limits=targets.limits, rounds=rounds)
+    program = build_program(timings, weights, rows, design.pricing.owner)
+    parts = build_parts(design.pricing, rows, program.rows)
+    return Search(program, limits=targets.limits, parts=parts, rounds=rounds)
 
 
 def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _Answer:
@@ -237,14 +248,14 @@ def minimise_time(design: Design, search: Search, targets: Targets) -> Optimum:
     """Least weighted sum of step times."""
     free = np.zeros(search.program.columns)
     check_bounded(search.program, design.network, design.rows, free)
-    return minimise(search, Goal(free, search.program.weights, search.limits))
+    return reach(search, Goal(free, search.program.weights, search.limits))
 
 
 def minimise_cost(design: Design, search: Search, targets: Targets) -> Optimum:
     """Least cost of the network within the time limits."""
     price = design.bandwidth_prices
     check_bounded(search.program, design.network, design.rows, price)
-    return minimise(search, Goal(price, 0 * search.program.weights, search.limits))
+    return reach(search, Goal(price, 0 * search.program.weights, search.limits, spend=1.0))
 
 
 def minimise_time_cost(design: Design, search: Search, targets: Targets) -> Optimum:
@@ -259,7 +270,7 @@ def minimise_worst_time(design: Design, search: Search, targets: Targets) -> Opt
     assert targets.references is not None
     ratios = np.diag(1 / targets.references)
     goal = Goal(free, 0 * search.program.weights, search.limits, ratios)
-    return minimise(search, goal)
+    return reach(search, goal)
 
 
 _OBJECTIVES: dict[Objective, Callable[[Design, Search, Targets], Optimum]] = {

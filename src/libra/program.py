@@ -187,12 +187,16 @@ class Goal:
     ratios : ndarray, shape (groups, workloads), or None
         Of the largest sum, >= 0: e.g. 1 / reference of each workload, for the largest slowdown, or
         the weights of a scenario's workloads; None: it does not count.
+    spend : float
+        How often the network's cost is in ``price . B``, for those that know it better than the
+        columns do (`libra.discrete`).
     """
 
     price: Floats
     weights: Floats
     limits: Floats
     ratios: Floats | None = None
+    spend: float = 0.0
 
     @property
     def timed(self) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from libra.certificate import Multipliers, certified_bound
 from libra.master import MasterSolution, solve_master
+from libra.parts import Parts
 from libra.polish import polish
 from libra.program import Cut, Goal, Program
 from libra.timing import critical_path
@@ -38,6 +39,7 @@ class Search:
     cuts: list[Cut] = field(default_factory=list)
     known: set[tuple[int, float, bytes]] = field(default_factory=set)
     limits: Floats = field(default_factory=lambda: np.zeros(0))
+    parts: Parts | None = None
     scale: Floats = field(init=False)
     rounds: int = 0
 
