@@ -316,6 +316,13 @@ def part_curves(
     return found
 
 
+def curve_amount(steps: Steps, bandwidth: float) -> float:
+    """Price or power of a bandwidth along a curve, step by step."""
+    limits = np.array([0.0, *(limit for limit, _ in steps)])
+    filled = np.diff(np.minimum(limits, bandwidth))
+    return float(filled @ np.array([rate for _, rate in steps]))
+
+
 def add_curves(
     curves: Sequence[tuple[tuple[float, float], ...]],
 ) -> tuple[tuple[float, float], ...]:

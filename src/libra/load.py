@@ -368,7 +368,12 @@ def _warnings(workloads: Sequence[Workload], network: Network, file: DesignFile)
     found, model = [], file.collectives
     assert model is not None
     if file.power is not None:
-        parts = {f"{d.tier}.{part}" for d in network.dimensions for part in needed_parts(d)}
+        parts = {
+            f"{d.tier}.{part}"
+            for d in network.dimensions
+            for part in needed_parts(d)
+            if d.choices is None or d.choices[0].power is None
+        }
         found += [
             f"power: the figure of {part} is unconfirmed, see `libra presets power`."
             for part in file.power.unconfirmed

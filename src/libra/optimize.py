@@ -82,6 +82,7 @@ def optimize_design(design: Design) -> Result:
         objective=optimum.value,
         bound=optimum.bound,
         schedule_bound=answer.schedule_bound,
+        continuous=_continuous(design, targets, answer) if design.discrete else None,
         references=targets.references,
         shadow=shadow_prices(design, bandwidth, search.program.rows, optimum.multipliers)
         + limit_prices(
@@ -186,6 +187,13 @@ def _solve(design: Design, targets: Targets, schedules: Schedules | None) -> _An
             "Please report the design."
         )
     return _Answer(optimum, search, schedules or ())
+
+
+def _continuous(design: Design, targets: Targets, answer: _Answer) -> float | None:
+    """Best objective if bandwidths did not come in parts; None if it was not found."""
+    search = replace(answer.search, parts=None, rounds=0)
+    optimum = _OBJECTIVES[design.objective](design, search, targets)
+    return optimum.value if optimum.gap <= _PROMISE[design.objective] else None
 
 
 def _search(

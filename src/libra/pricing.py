@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.choices import Choice
-from libra.cost import PowerList, PriceList, Steps, add_curves, part_curves
+from libra.cost import PowerList, PriceList, Steps, add_curves, curve_amount, part_curves
 from libra.errors import FieldError
 from libra.network import Network
 
@@ -203,17 +203,6 @@ def _steps(
         raise FieldError((kind, *error.place), error.message) from None
 
 
-def _amount(steps: Steps, bandwidth: float) -> float:
-    """Price or power of a bandwidth along a curve."""
-    total, start = 0.0, 0.0
-    for limit, rate in steps:
-        total += rate * (min(limit, bandwidth) - start)
-        start = limit
-        if limit >= bandwidth:
-            break
-    return total
-
-
 def _table(
     choices: tuple[Choice, ...],
     costs: Steps | None,
@@ -222,8 +211,12 @@ def _table(
     per_watt: float,
 ) -> Table:
     bandwidth = np.array([c.bandwidth for c in choices])
-    watts = np.array([_amount(draws, c.bandwidth) if draws else c.power or 0.0 for c in choices])
-    price = np.array([_amount(costs, c.bandwidth) if costs else c.price or 0.0 for c in choices])
+    watts = np.array(
+        [curve_amount(draws, c.bandwidth) if draws else c.power or 0.0 for c in choices]
+    )
+    price = np.array(
+        [curve_amount(costs, c.bandwidth) if costs else c.price or 0.0 for c in choices]
+    )
     own = costs is None or draws is None
     return Table(bandwidth, npus * (price + per_watt * watts), npus * watts, own)
 
