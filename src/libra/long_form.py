@@ -18,6 +18,7 @@ __all__ = [
     "expand_network",
     "expand_power",
     "expand_prices",
+    "expand_scenarios",
     "unknown_key",
 ]
 
@@ -30,7 +31,6 @@ _PLANNED = {
     "accelerator",
     "batch",
     "precision",
-    "scenarios",
     "sequence_parallel",
     "zero",
     "ep",
@@ -171,3 +171,8 @@ def expand_baseline(value: Any, note: Note) -> Any:
     if value == []:
         return note((), "needs one bandwidth a dimension, got []. Write them, or equal.")
     return [] if value == "equal" else value
+
+
+def expand_scenarios(value: Any, note: Note) -> Any:
+    """Long form of scenarios: ``cases`` may stand alone."""
+    return {"cases": value} if isinstance(value, list) else value

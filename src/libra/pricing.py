@@ -10,7 +10,8 @@ always full, since the smallest choice is the least that can be had.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from libra.cost import PowerList, PriceList, Steps, add_curves, curve_amount, pa
 from libra.errors import FieldError
 from libra.network import Network
 
-__all__ = ["Pricing", "Table", "build_pricing"]
+__all__ = ["Pricing", "Table", "build_pricing", "mix_pricings"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -268,3 +269,27 @@ def _lower_hull(x: Floats, y: Floats) -> list[int]:
             hull.pop()
         hull.append(k)
     return hull
+
+
+def mix_pricings(parts: Sequence[tuple[float, Pricing]]) -> Pricing:
+    """Mean of pricings of the same columns and choices, by shares that sum to 1."""
+    first = parts[0][1]
+    tables: list[Table | None] = []
+    for d, table in enumerate(first.tables):
+        found = [(share, p.tables[d]) for share, p in parts]
+        tables.append(
+            None
+            if table is None
+            else replace(
+                table,
+                cost=sum((s * t.cost for s, t in found if t is not None), 0 * table.cost),
+                power=sum((s * t.power for s, t in found if t is not None), 0 * table.power),
+            )
+        )
+    return replace(
+        first,
+        price=np.sum([share * p.price for share, p in parts], axis=0),
+        power=np.sum([share * p.power for share, p in parts], axis=0),
+        tables=tuple(tables),
+        energy_per_watt=sum(share * p.energy_per_watt for share, p in parts),
+    )

@@ -31,7 +31,9 @@ def minimise_product(design: Design, search: Search) -> Optimum:
     least value lies at a kink of the envelope or at an end, and bounds the optimum. The next mu is
     T / (C0 + c) at that kink, the slope at which a product has a stationary point.
     """
-    program, fixed, cost = search.program, design.fixed_cost, design.bandwidth_prices
+    program, fixed = search.program, design.mean_fixed_cost
+    pricing = design.mean_pricing
+    cost = pricing.price
     check_bounded(program, design.network, design.rows, cost)
     limits = search.limits
     cheapest = reach(search, Goal(cost, 0 * program.weights, limits, spend=1.0))
@@ -57,7 +59,7 @@ def minimise_product(design: Design, search: Search) -> Optimum:
         if not (np.isfinite(point.value) and np.isfinite(point.bound)):
             break
         lines.append((point.bound, mu))
-        spent = fixed + design.pricing.cost(program.join(point.bandwidth))
+        spent = fixed + pricing.cost(program.join(point.bandwidth))
         value = (point.value - mu * (spent - fixed)) * spent
         if value < best.value:
             best = replace(best, bandwidth=point.bandwidth, value=value)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from libra.bill import BillItem, bill_of_materials
 from libra.breakdown import Gain, WorkloadResult, bandwidth_gains, workload_result
 from libra.certificate import Multipliers
-from libra.design import Design, Objective, Schedules, best_schedules, time_design
+from libra.design import Design, Objective, Robustness, Schedules, best_schedules, time_design
 from libra.program import Rows
+from libra.robust import ScenarioResult
 from libra.timing import StepTiming, critical_path
 from libra.units import BANDWIDTH, GB_PER_S
 
@@ -117,6 +118,8 @@ class Result:
     continuous_objective : float or None
         Where bandwidths come in lanes or parts: the best objective if they did not, at prices that
         no parts undercut.
+    scenarios : tuple of ScenarioResult
+        What the bandwidths achieve in each scenario; empty: the design has none.
     simulations : tuple of Simulation or None
         Of each workload's step, where it was asked for, see `libra.evaluate.simulate_result`.
     """
@@ -140,12 +143,14 @@ class Result:
     timings: tuple[StepTiming, ...] = field(repr=False)
     continuous_objective: float | None = None
     slowdowns: tuple[float, ...] | None = None
+    scenarios: tuple[ScenarioResult, ...] = ()
     simulations: tuple[Simulation, ...] | None = None
 
     @property
     def bound_time(self) -> float | None:
         """Proven lower bound of the step time [s]; None unless the objective is time."""
-        return self.objective_bound if self.design.objective is Objective.TIME else None
+        plain = self.design.objective is Objective.TIME and not self.design.scenarios
+        return self.objective_bound if plain else None
 
     @property
     def energy_cost(self) -> float:
@@ -196,6 +201,7 @@ class Result:
                 for p in self.shadow_prices
             ],
             "gains": [gain.to_dict() for gain in self.gains],
+            "scenarios": [s.to_dict() for s in self.scenarios],
             "bill_of_materials": [item.to_dict() for item in self.bill],
             "solver": None
             if solver is None
@@ -268,6 +274,14 @@ _OBJECTIVE_UNITS = {
 }
 
 
+def objective_unit(design: Design) -> str:
+    """Unit of a design's objective."""
+    regret = design.scenarios and design.robustness is Robustness.REGRET
+    if regret and design.objective is Objective.TIME:
+        return "1"
+    return _OBJECTIVE_UNITS[design.objective]
+
+
 _LOOSE = 1e-6
 """Slack from which on a row limits nothing: what multiplier a solver leaves it is noise."""
 
@@ -300,7 +314,7 @@ def shadow_prices(
                 slack / unit,
                 name,
                 None if value is None else value * unit,
-                f"{_OBJECTIVE_UNITS[design.objective]}/{per}",
+                f"{objective_unit(design)}/{per}",
                 slack >= -1e-9 * size,
             )
         )
@@ -343,7 +357,7 @@ def limit_prices(
                 slack / unit,
                 "x" if limit.relative else "s",
                 value,
-                f"{_OBJECTIVE_UNITS[design.objective]}/{per}",
+                f"{objective_unit(design)}/{per}",
                 slack >= -1e-9 * second,
             )
         )

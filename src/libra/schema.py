@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -28,9 +28,11 @@ from libra.long_form import (
     expand_network,
     expand_power,
     expand_prices,
+    expand_scenarios,
     unknown_key,
 )
 from libra.network import Dimension
+from libra.scenarios import CaseEntry, SampleEntry, ScenariosEntry
 from libra.units import BANDWIDTH, SIZE
 from libra.workload.schedule import LoopKind, TrainingLoop
 from libra.yaml_source import Source
@@ -103,6 +105,7 @@ class WorkloadEntry:
     weight: float | None = None
     training_loop: TrainingLoop | None = None
     pipeline: PipelineEntry | None = None
+    compute_speed: float | None = None
     right: bool = True
 
     def faults(self) -> Iterator[FieldError]:
@@ -120,6 +123,13 @@ class WorkloadEntry:
                 check_weight(self.weight)
             except FieldError as error:
                 yield error
+        speed = self.compute_speed
+        if speed is not None and not 1e-6 <= speed <= 1e6:
+            yield FieldError(
+                "compute_speed",
+                f"is how many times as fast as in the trace, from 1e-6 to 1e6, got {speed!r}. "
+                "Correct it.",
+            )
 
     @property
     def display_name(self) -> str | None:
@@ -140,6 +150,7 @@ class DesignFile:
     constraints: tuple[str | None, ...]
     objective: Objective | None
     baseline: tuple[float, ...] | None
+    scenarios: ScenariosEntry | None = None
 
 
 Expand = Callable[[Any, Note], Any]
@@ -154,6 +165,7 @@ _FORMS: Mapping[str, Any] = {
     "constraints": list[Any],
     "objective": Objective,
     "baseline": Bandwidths,
+    "scenarios": ScenariosEntry,
 }
 """Type of each top-level key; the items of the lists of anything are read one by one."""
 
@@ -165,6 +177,7 @@ _ENTRY_FORMS: Mapping[str, Any] = {
     "weight": float,
     "training_loop": TrainingLoop,
     "pipeline": PipelineEntry,
+    "compute_speed": float,
 }
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -175,9 +188,10 @@ _DEFAULTS: Mapping[str, Any] = {
     "objective": Objective.TIME.value,
     "baseline": "equal",
 }
-_OPTIONAL = ("power",)
+_OPTIONAL = ("power", "scenarios")
 _WANTED: Mapping[Place, str] = {
     ("network",): "a list of dimensions, or a mapping with shape and tiers",
+    ("scenarios",): "a mapping with cases or samples, or a list of cases",
     ("prices",): "the name of a price list, or a mapping of tiers",
     ("power",): "the name of a power list, or a mapping of tiers",
     ("baseline",): "equal, or a list of bandwidths",
@@ -213,6 +227,7 @@ def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
         tuple(reader.validate(str, c, ("constraints", k)) for k, c in enumerate(constraints)),
         reader.read("objective"),
         reader.read("baseline", expand_baseline),
+        reader.read("scenarios", expand_scenarios),
     )
 
 
@@ -275,14 +290,20 @@ class _Reader:
         from pydantic import ValidationError
 
         try:
-            # JSON, because only there a strict check takes lists for tuples and text for enums.
-            return _adapter(form).validate_json(json.dumps(value), strict=True)
+            return _validated(form, json.dumps(value))
         except ValidationError as error:
             for details in error.errors(include_url=False):
                 where = tuple(part for part in details["loc"] if part != "[key]")
                 message, at = _message(details, (*place, *where))
                 self.note(at, message)
             return None
+
+
+@lru_cache(maxsize=1000)
+def _validated(form: Any, text: str) -> Any:
+    """Typed form of JSON text, which does not change; a sweep reads the same parts again."""
+    # JSON, because only there a strict check takes lists for tuples and text for enums.
+    return _adapter(form).validate_json(text, strict=True)
 
 
 @cache
@@ -355,6 +376,12 @@ def _valid_keys(place: Place) -> list[str]:
             owner: Any = PartPrices if key == "prices" else PartPower
         case ("prices", "energy"):
             owner = Energy
+        case ("scenarios", "cases", int()):
+            owner = CaseEntry
+        case ("scenarios", "samples"):
+            owner = SampleEntry
+        case ("scenarios",):
+            owner = ScenariosEntry
         case ("network", int(), "bandwidth_choices", int()):
             owner = Choice
         case ("workloads", int(), "parallel"):

@@ -55,12 +55,17 @@ class Search:
         for w, timing in enumerate(self.program.timings):
             path = critical_path(timing, bandwidth)
             times.append(path.time)
-            key = (w, path.fixed, path.counts.tobytes())
-            if key not in self.known:
-                self.known.add(key)
-                self.cuts.append(Cut(w, path.fixed, path.counts))
-                new = True
+            new = self.add_cut(Cut(w, path.fixed, path.counts)) or new
         return np.array(times), new
+
+    def add_cut(self, cut: Cut) -> bool:
+        """Add a cut to the pool; whether it is new."""
+        key = (cut.workload, cut.fixed, cut.counts.tobytes())
+        if key in self.known:
+            return False
+        self.known.add(key)
+        self.cuts.append(cut)
+        return True
 
 
 @dataclass(frozen=True, eq=False)
