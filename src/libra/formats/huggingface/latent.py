@@ -7,6 +7,7 @@ deepseek-ai/DeepSeek-V3, inference/model.py and configs).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from libra.formats.huggingface.build import (
     Context,
@@ -53,7 +54,7 @@ class _Sizes:
     bias: bool = False
 
 
-def _ranks(keys: Keys, heads: str) -> dict[str, int]:
+def _ranks(keys: Keys, heads: str) -> dict[str, Any]:
     """Sizes of latent attention, whose keys are the same in both forms."""
     return {
         "heads": keys.integer("heads", heads),

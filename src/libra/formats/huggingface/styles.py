@@ -108,11 +108,12 @@ STYLES = {
     "grok-1": Style("Grok1Config", norms=4, experts=ExpertRule.EVERY),
     "qwen2": Style("Qwen2Config", qkv_bias=True, windows=WindowRule.UPPER, window_default=4096),
     "qwen2_moe": Style(
-        "Qwen2MoeConfig", qkv_bias=True, windows=WindowRule.UPPER, window_default=4096, experts=ExpertRule.STEP,
-        shared_experts=True,
+        "Qwen2MoeConfig", qkv_bias=True, windows=WindowRule.UPPER, window_default=4096,
+        experts=ExpertRule.STEP, shared_experts=True,
     ),
     "qwen3": Style(
-        "Qwen3Config", _BIAS, _BIAS, norm=_HEAD, head_dim_rule=False, windows=WindowRule.UPPER, window_default=4096
+        "Qwen3Config", _BIAS, _BIAS, norm=_HEAD, head_dim_rule=False, windows=WindowRule.UPPER,
+        window_default=4096,
     ),
     "qwen3_moe": Style(
         "Qwen3MoeConfig", _BIAS, _BIAS, norm=_HEAD, windows=WindowRule.UPPER, window_default=4096,
