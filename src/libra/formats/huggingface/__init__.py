@@ -6,6 +6,7 @@ it; then `Model.notes` say so. What the blocks of `Model` cannot express is refu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -53,16 +54,17 @@ _READERS: dict[str, tuple[str, _Reader]] = {
 MODEL_TYPES = tuple(_READERS)
 """Values of ``model_type`` that are read."""
 
-# Architectures by the beginning of their class name, longest first where one begins another.
+_CLASS = re.compile(r"(.+?)(?:For[A-Z]\w*|(?:With)?LMHeadModel|Model)")
+# Types by the name of their class without what it is for.
 _ARCHITECTURES = {
     "Llama4": "llama4_text", "Llama": "llama", "Mistral": "mistral", "Mixtral": "mixtral",
-    "Grok1": "grok-1", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe", "Qwen2": "qwen2",
+    "Grok1Model": "grok-1", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe", "Qwen2": "qwen2",
     "Qwen3": "qwen3", "QWen": "qwen", "Gemma2": "gemma2", "Gemma3": "gemma3_text",
     "Gemma": "gemma", "GptOss": "gpt_oss", "Phi3": "phi3", "Phi": "phi", "StableLm": "stablelm",
     "Starcoder2": "starcoder2", "GPTNeoX": "gpt_neox", "Baichuan": "baichuan",
     "BaiChuan": "baichuan", "GPT2": "gpt2", "GPTBigCode": "gpt_bigcode", "GPTJ": "gptj",
     "CodeGen": "codegen", "MixFormerSequential": "mixformer-sequential", "Bloom": "bloom",
-    "Falcon": "falcon", "RWFor": "falcon", "Mpt": "mpt", "MPT": "mpt", "OPT": "opt",
+    "Falcon": "falcon", "RW": "falcon", "Mpt": "mpt", "MPT": "mpt", "OPT": "opt",
     "Bert": "bert", "Roberta": "roberta", "ViT": "vit", "T5": "t5", "Whisper": "whisper",
     "DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3",
 }  # fmt: skip
@@ -71,22 +73,23 @@ _SAME = {"RefinedWeb": "falcon", "RefinedWebModel": "falcon", "kimi_k2": "deepse
 _NESTED = ("llama4", "gemma3")
 """Types whose language model stands in ``text_config``."""
 
+_BESIDE = "Use a configuration of the language model alone."
+_OTHER = "Choose a model whose blocks are attention and feed-forward networks."
 _UNREAD = {
-    "vision_config": "an image encoder beside the language model is not modelled",
-    "mm_vision_tower": "an image encoder beside the language model is not modelled",
-    "audio_config": "an audio encoder beside the language model is not modelled",
-    "audio_processor": "an audio encoder beside the language model is not modelled",
-    "embd_layer": "encoders of images or sound beside the language model are not modelled",
-    "hybrid_override_pattern": "layers other than attention and feed-forward (M is Mamba) are not "
-    "modelled",
-    "layers_block_type": "layers other than attention and feed-forward are not modelled",
-    "attn_layer_period": "layers other than attention and feed-forward are not modelled",
-    "ssm_state_size": "layers other than attention and feed-forward are not modelled",
-    "cross_attention_layers": "layers that attend to images are not modelled",
-    "block_configs": "blocks of differing shape are not modelled",
-    "index_head_dim": "sparse attention by an indexer is not modelled",
+    "vision_config": ("an image encoder beside the language model is not modelled", _BESIDE),
+    "mm_vision_tower": ("an image encoder beside the language model is not modelled", _BESIDE),
+    "audio_config": ("an audio encoder beside the language model is not modelled", _BESIDE),
+    "audio_processor": ("an audio encoder beside the language model is not modelled", _BESIDE),
+    "embd_layer": ("encoders beside the language model are not modelled", _BESIDE),
+    "hybrid_override_pattern": ("Mamba layers (M) are not modelled", _OTHER),
+    "layers_block_type": ("layers of several kinds are not modelled", _OTHER),
+    "attn_layer_period": ("layers without attention are not modelled", _OTHER),
+    "ssm_state_size": ("state-space layers are not modelled", _OTHER),
+    "cross_attention_layers": ("layers that attend to images are not modelled", _OTHER),
+    "block_configs": ("blocks of differing shape are not modelled", _OTHER),
+    "index_head_dim": ("sparse attention by an indexer is not modelled", _OTHER),
 }
-"""Keys of parts that change sizes and that `Model` cannot express."""
+"""Keys of parts that change sizes and that `Model` cannot express: why, and what to do."""
 
 
 def read_huggingface(text: str, name: str, file: str = "") -> Model:
@@ -163,7 +166,8 @@ def model_of_keys(data: Mapping[str, Any], name: str) -> Model:
         keys.config = config
         architectures = data.get("architectures")
         architecture = architectures[0] if architectures else ""
-        _refuse_unread(keys)
+        if nested:
+            _refuse_unread(keys)
         try:
             model = reader(Context(name, keys, architecture, data))
         except BrokenKeysError:
@@ -191,44 +195,40 @@ def _kind(keys: Keys, data: Mapping[str, Any]) -> tuple[str, bool]:
     ):
         keys.fail("architectures", f"must be a list of names, got {shown(architectures)}. "
                   "Correct it.")  # fmt: skip
+    if not keys.problems:
+        _refuse_unread(keys)
     if keys.problems:
         return "", False
-    _refuse_unread(keys)
     architecture = architectures[0] if architectures else ""
     if not kind and not architecture:
-        if all(key in data for key in NATIVE_KEYS):
+        if all(key in data for key in latent.NATIVE_KEYS):
             return "", False
         keys.fail("model_type", "is missing, and architectures too, got nothing. Add model_type.")
         return "", False
-    by_class = next((v for k, v in _ARCHITECTURES.items() if architecture.startswith(k)), "")
+    stem = _CLASS.fullmatch(architecture)
+    by_class = _ARCHITECTURES.get(stem[1], "") if stem else ""
     if by_class == "grok-1" and kind == "mixtral":
         return by_class, False
     plain = _SAME.get(kind or "", kind or by_class)
     if plain not in _READERS:
         unknown, key = (kind, "model_type") if kind else (architecture, "architectures")
         advice = nearest(str(unknown), MODEL_TYPES if kind else _ARCHITECTURES)
-        keys.problems.insert(0, FieldError(
-            key, f"the architecture is not known, got {shown(unknown)}. {advice}"))  # fmt: skip
+        keys.fail(key, f"the architecture is not known, got {shown(unknown)}. {advice}")
         return "", False
-    if by_class and plain != by_class:
+    if architecture and plain != by_class:
         keys.fail(
             "architectures",
-            f"is of another model_type than {kind!r}, got {architecture!r}. Correct one of them.",
+            f"is no known class of model_type {kind!r}, got {shown(architecture)}. Correct one of "
+            "them.",
         )
     if kind in _NESTED and "text_config" in data:
         return plain, True
     return plain, False
 
 
-NATIVE_KEYS = latent.NATIVE_KEYS
-
-
 def _refuse_unread(keys: Keys) -> None:
-    for key, why in _UNREAD.items():
-        if keys.data.get(key):
-            keys.fail(key, f"{why}, got {_brief(keys.data[key])}. Use a configuration of the "
-                      "language model alone.")  # fmt: skip
-
-
-def _brief(value: object) -> str:
-    return "an object" if isinstance(value, dict) else shown(value)
+    for key, (why, advice) in _UNREAD.items():
+        value = keys.data.get(key)
+        if value:
+            got = "an object" if isinstance(value, dict) else shown(value)
+            keys.fail(key, f"{why}, got {got}. {advice}")
