@@ -8,6 +8,7 @@ Korthikanti et al. 2022 (arXiv 2205.05198), micro-batches in flight after 1F1B w
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -189,9 +190,6 @@ class _Held(NamedTuple):
     dense: float
     expert: float
 
-    def plus(self, other: _Held) -> _Held:
-        return _Held(self.dense + other.dense, self.expert + other.expert)
-
 
 def check_degrees(model: Model, plan: MemoryPlan) -> None:
     """Refuse degrees that do not divide the model.
@@ -333,8 +331,9 @@ def stage_memory(model: Model, plan: MemoryPlan, stage: int) -> NpuMemory:
     parts = [blocks[starts[k] : starts[k] + sizes[k]] for k in range(stage, len(sizes), plan.pp)]
     mine = [block for part in parts for block in part]
     held = _Held(_outer_parameters(model, plan, stage), 0.0)
-    for block in mine:
-        held = held.plus(_Held(*npu_block_parameters(model, block, plan)))
+    for block, count in Counter(mine).items():
+        dense, expert = npu_block_parameters(model, block, plan)
+        held = _Held(held.dense + count * dense, held.expert + count * expert)
     states = plan.states
     kept, working = _activations(model, plan, stage, parts)
     return NpuMemory(
@@ -371,9 +370,10 @@ def _activations(
     """
     run = plan.activations
     counts = in_flight_chunks(plan, stage)
-    each = [sum(block_activations(model.hidden, block, run) for block in part) for part in parts]
-    kept = sum(count * size for count, size in zip(counts, each, strict=True))
     kinds = {block for part in parts for block in part}
+    sizes = {block: block_activations(model.hidden, block, run) for block in kinds}
+    each = [sum(sizes[block] for block in part) for part in parts]
+    kept = sum(count * size for count, size in zip(counts, each, strict=True))
     working = max((block_working_set(model.hidden, b, run) for b in kinds), default=0.0)
     if stage == 0:
         kept += counts[0] * run.dropout * run.tokens * model.hidden / run.whole
