@@ -55,7 +55,7 @@ def deepspeed_reserved(model: Model, plan: MemoryPlan) -> float:
     updated = memory.optimizer / plan.states.optimizer
     table = model.vocabulary / plan.activations.tp * model.token_width
     largest = max(table, *(_largest_matrix(model, b, plan) for b in set(model_blocks(model))))
-    element = plan.states.gradients
-    return (
-        CUDA_CONTEXT + element * (_REDUCE_BUCKET + updated) + _DOUBLE_BYTES * min(largest, updated)
-    )
+    element, run = plan.states.gradients, plan.activations
+    results = sum(in_flight_chunks(plan, 0)) if plan.pp > 1 else 0
+    buffers = element * (_REDUCE_BUCKET + updated) + _DOUBLE_BYTES * min(largest, updated)
+    return CUDA_CONTEXT + buffers + results * run.tokens * run.element * model.hidden
