@@ -162,8 +162,9 @@ def model_of_keys(data: Mapping[str, Any], name: str) -> Model:
     kind, nested = _kind(keys, data)
     if not keys.problems:
         config, reader = _READERS.get(kind, ("DeepSeek's ModelArgs", latent.read_deepseek_native))
-        keys = keys.inner("text_config") if nested else keys
+        keys = _text_keys(keys) if nested else keys
         keys.config = config
+    if not keys.problems:
         architectures = data.get("architectures")
         architecture = architectures[0] if architectures else ""
         if nested:
@@ -177,6 +178,14 @@ def model_of_keys(data: Mapping[str, Any], name: str) -> Model:
     if keys.problems or model is None:
         raise ExceptionGroup("keys of a configuration", keys.problems)
     return replace(model, notes=tuple(keys.notes))
+
+
+def _text_keys(keys: Keys) -> Keys:
+    """Keys of ``text_config``, with the one of the whole file that concerns it."""
+    inner, tied = keys.inner("text_config"), "tie_word_embeddings"
+    if tied in keys.data:
+        inner.data = {tied: keys.data[tied]} | dict(inner.data)
+    return inner
 
 
 def _by_key(error: FieldError, keys: Keys) -> FieldError:

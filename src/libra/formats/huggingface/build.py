@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from libra.errors import FieldError, shown
+from libra.errors import FieldError, Key, shown
 from libra.formats.huggingface.keys import Keys
 from libra.workload.blocks import Attention, Block
 from libra.workload.model import LayerKind, OuterLayer, Run
@@ -16,6 +16,8 @@ __all__ = [
     "BrokenKeysError",
     "Context",
     "attention_like",
+    "check_active",
+    "divided",
     "final_norm",
     "group_blocks",
     "head_of",
@@ -59,6 +61,28 @@ def stop_if_broken(keys: Keys) -> None:
     """Raise `BrokenKeysError` if problems are noted, before anything is built from the keys."""
     if keys.problems:
         raise BrokenKeysError
+
+
+def divided(keys: Keys, total: int, parts: int, key: str, by: str) -> int:
+    """Quotient of two sizes that must divide; notes it on `key` where they do not."""
+    if total % parts and not _wrong(keys) & {key, by}:
+        keys.fail(key, f"must be a multiple of {by} = {parts}, got {total}. Correct one of them.")
+    return total // parts
+
+
+def check_active(keys: Keys, experts: int, active: int) -> tuple[int, int]:
+    """Experts, and those a token visits; notes it where they are too many."""
+    if active > experts and not _wrong(keys) & {keys.origin["experts"], keys.origin["active"]}:
+        keys.fail(
+            keys.origin["active"],
+            f"a token cannot visit more than the {experts} experts, got {active}. Lower it.",
+        )
+    return experts, min(active, experts)
+
+
+def _wrong(keys: Keys) -> set[Key]:
+    """Keys that are known to be wrong."""
+    return {error.place[-1] for error in keys.problems}
 
 
 def attention_like(heads: int, kv_heads: int, head_dim: int, **rest: Any) -> Attention:

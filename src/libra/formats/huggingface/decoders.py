@@ -6,6 +6,8 @@ from libra.errors import shown
 from libra.formats.huggingface.build import (
     Context,
     attention_like,
+    check_active,
+    divided,
     final_norm,
     group_blocks,
     head_of,
@@ -16,17 +18,9 @@ from libra.formats.huggingface.styles import ExpertRule, Style, WindowRule
 from libra.workload.blocks import Block, FeedForward, MixtureOfExperts
 from libra.workload.model import Model
 
-__all__ = ["divided", "read_decoder"]
+__all__ = ["read_decoder"]
 
 _EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts")
-
-
-def divided(keys: Keys, total: int, parts: int, key: str, by: str) -> int:
-    """Quotient of two sizes that must divide; notes it on `key` where they do not."""
-    wrong = {error.place[-1] for error in keys.problems}
-    if total % parts and not wrong & {key, by}:
-        keys.fail(key, f"must be a multiple of {by} = {parts}, got {total}. Correct one of them.")
-    return total // parts
 
 
 def read_decoder(context: Context, style: Style) -> Model:
@@ -178,13 +172,7 @@ def _networks(
 def _experts_of(keys: Keys) -> tuple[int, int]:
     experts = keys.integer("experts", *_EXPERT_COUNTS)
     active = keys.integer("active", "num_experts_per_tok", "experts_per_token")
-    if active > experts:
-        keys.fail(
-            keys.origin["active"],
-            f"a token cannot visit more than the {experts} experts, got {active}. Lower it.",
-        )
-        return experts, 1
-    return experts, active
+    return check_active(keys, experts, active)
 
 
 def _every_layer(keys: Keys, style: Style, layers: int) -> list[FeedForward | MixtureOfExperts]:

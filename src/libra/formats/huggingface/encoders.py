@@ -10,13 +10,13 @@ from libra.errors import shown
 from libra.formats.huggingface.build import (
     Context,
     attention_like,
+    divided,
     final_norm,
     head_of,
     norm,
     positions,
     stop_if_broken,
 )
-from libra.formats.huggingface.decoders import divided
 from libra.workload.blocks import Attention, Block, FeedForward
 from libra.workload.model import LayerKind, Model, OuterLayer, Run
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from libra.formats.huggingface.build import (
     Context,
+    check_active,
     final_norm,
     group_blocks,
     head_of,
@@ -93,14 +94,6 @@ def _blocks(sizes: _Sizes) -> list[Block]:
     ]
 
 
-def _check(keys: Keys, experts: int, active: int) -> None:
-    if active > experts:
-        keys.fail(
-            keys.origin["active"],
-            f"a token cannot visit more than the {experts} experts, got {active}. Lower it.",
-        )
-
-
 def read_deepseek(context: Context) -> Model:
     """Configuration of ``DeepseekV2Config`` or ``DeepseekV3Config``.
 
@@ -130,7 +123,7 @@ def read_deepseek(context: Context) -> Model:
         bias=keys.flag("attention_bias", False),
         **ranks,
     )
-    _check(keys, sizes.experts, sizes.active)
+    check_active(keys, sizes.experts, sizes.active)
     tied = keys.flag("tie_word_embeddings", False)
     further = keys.optional("further", "num_nextn_predict_layers", least=0)
     lm_head, classifier = head_of(context, sizes.hidden)
@@ -169,7 +162,7 @@ def read_deepseek_native(context: Context) -> Model:
         router_bias=hidden == 7168,
         **_ranks(keys, "n_heads"),
     )
-    _check(keys, sizes.experts, sizes.active)
+    check_active(keys, sizes.experts, sizes.active)
     stop_if_broken(keys)
     return Model(
         context.name, hidden, sizes.vocabulary, group_blocks(_blocks(sizes)),
