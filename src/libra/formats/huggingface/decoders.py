@@ -91,27 +91,30 @@ def _windows(keys: Keys, style: Style, layers: int) -> list[int | None]:
     rule = style.windows
     if rule is WindowRule.NONE:
         return [None] * layers
-    if rule is WindowRule.CHUNKS:
-        window = keys.optional("window", "attention_chunk_size")
-        step = keys.integer("interval", "no_rope_layer_interval", default=4)
-        limited = [(i + 1) % step != 0 for i in range(layers)]
-        # Llama4TextConfig: 1 marks a layer with rotary positions, which has chunks.
-        if listed := keys.integers("no_rope_layers"):
-            limited = [flag == 1 for flag in listed]
-            _check_length(keys, "no_rope_layers", limited, layers)
+    key = "attention_chunk_size" if rule is WindowRule.CHUNKS else "sliding_window"
+    limited = (
+        _layer_types(keys, layers) if keys.has("layer_types") else _limited(keys, rule, layers)
+    )
+    if not any(limited):
+        return [None] * layers
+    if key not in keys.data and style.window_default:
+        window: int | None = keys.integer("window", key, default=style.window_default)
     else:
-        window = keys.optional("window", "sliding_window")
-        if "sliding_window" not in keys.data and style.window_default:
-            window = keys.integer("window", "sliding_window", default=style.window_default)
-        limited = _limited(keys, rule, layers)
-    if keys.has("layer_types"):
-        limited = _layer_types(keys, layers)
-    _check_length(keys, "layer_types", limited, layers)
-    limited = (limited + [False] * layers)[:layers]
+        window = keys.optional("window", key)
     return [window if flag else None for flag in limited]
 
 
 def _limited(keys: Keys, rule: WindowRule, layers: int) -> list[bool]:
+    if rule is WindowRule.CHUNKS:
+        # Llama4TextConfig: 1 marks a layer with rotary positions, which has chunks.
+        listed = keys.integers("no_rope_layers")
+        if listed and len(listed) != layers:
+            message = f"must have a number for each of the {layers} layers, got {len(listed)}."
+            keys.fail("no_rope_layers", f"{message} Correct it.")
+        if len(listed) == layers:
+            return [flag == 1 for flag in listed]
+        step = keys.integer("interval", "no_rope_layer_interval", default=4)
+        return [(i + 1) % step != 0 for i in range(layers)]
     if rule is WindowRule.UPPER:
         if not keys.flag("use_sliding_window", False):
             return [False] * layers
@@ -119,7 +122,7 @@ def _limited(keys: Keys, rule: WindowRule, layers: int) -> list[bool]:
         return [i >= first for i in range(layers)]
     if rule is WindowRule.ALTERNATE:
         return [i % 2 == 0 for i in range(layers)]
-    if rule is WindowRule.PATTERN and not keys.has("layer_types"):
+    if rule is WindowRule.PATTERN:
         step = keys.integer("pattern", "sliding_window_pattern", default=6)
         return [(i + 1) % step != 0 for i in range(layers)]
     return [True] * layers
@@ -137,13 +140,12 @@ def _layer_types(keys: Keys, layers: int) -> list[bool]:
         keys.fail("layer_types", f"holds a kind of layer that is not modelled, got "
                   f"{shown(unknown[0])}. Use {words}.")  # fmt: skip
         return [False] * layers
-    _check_length(keys, "layer_types", types, layers)
+    if len(types) != layers:
+        keys.fail(
+            "layer_types", f"must name each of the {layers} layers, got {len(types)}. Correct it."
+        )
+        return [False] * layers
     return [known[word] for word in types]
-
-
-def _check_length(keys: Keys, key: str, values: list[bool], layers: int) -> None:
-    if len(values) != layers and not keys.problems:
-        keys.fail(key, f"must name each of the {layers} layers, got {len(values)}. Correct it.")
 
 
 def _networks(
