@@ -133,7 +133,7 @@ STYLES = {
         windows=WindowRule.ALTERNATE, window_default=128, experts=ExpertRule.EVERY,
     ),
     "llama4_text": Style(
-        "Llama4TextConfig", _BIAS, _BIAS, windows=WindowRule.CHUNKS,
+        "Llama4TextConfig", _BIAS, _BIAS, windows=WindowRule.CHUNKS, window_default=8192,
         experts=ExpertRule.INTERLEAVED,
     ),
     "phi": Style(
