@@ -18,6 +18,7 @@ from libra.formats.huggingface import model_of_keys
 from libra.models import load_model
 from libra.workload.activations import ActivationPlan, Recomputation, block_activations
 from libra.workload.memory import (
+    DEEPSPEED_BF16,
     DEEPSPEED_FP16,
     FP32,
     MEGATRON_MIXED,
@@ -39,7 +40,7 @@ from libra.workload.model import (
     parameter_split,
     parameters,
 )
-from libra.workload.runtime_memory import CUDA_CONTEXT, deepspeed_reserved
+from libra.workload.runtime_memory import deepspeed_bf16_reserved, deepspeed_fp16_reserved
 
 MEASURED = Path(__file__).parents[2] / "shared" / "reference" / "measured"
 needs_reference = pytest.mark.skipif(
@@ -406,24 +407,24 @@ def row_memory(row):
         sequence_parallel=row["sequence_parallel"] == "1", recomputation=row["recompute"],
         fused_attention=not bloom,
     )  # fmt: skip
-    half = bloom and row["precision"] == "fp16"
+    half = row["precision"] == "fp16"
+    states = (DEEPSPEED_FP16 if half else DEEPSPEED_BF16) if bloom else MEGATRON_MIXED
     plan = MemoryPlan(
         run, pp=number["pp"], virtual_stages=number["vpp"], dp=number["dp"], ep=number["ep"],
         micro_batches=max(number["global_batch"] // (number["micro_batch"] * number["dp"]), 1),
-        zero=int(row["zero_stage"]), states=DEEPSPEED_FP16 if half else MEGATRON_MIXED,
+        zero=int(row["zero_stage"]), states=states,
         chunks=even_parts(number["layers"], number["pp"]),
-        reserved=CUDA_CONTEXT if bloom else 0.0,
     )  # fmt: skip
-    if half:
-        plan = replace(plan, reserved=deepspeed_reserved(model, plan))
+    if bloom:
+        reserved = deepspeed_fp16_reserved if half else deepspeed_bf16_reserved
+        plan = replace(plan, reserved=reserved(model, plan))
     return npu_memory(model, plan).total / GIB
 
 
 @needs_reference
 def test_measured_peaks_of_training():
-    # simumax-b200 reads the framework's allocations (Megatron-LM), bloom-jz the device
-    # (Megatron-DeepSpeed). DeepSpeed's optimiser for bf16 is not modelled: its 12 rows are a
-    # quarter to a third higher than states, activations and context.
+    # simumax-b200 reads the framework's allocations (Megatron-LM), bloom-jz the device, whose
+    # allocator keeps more than is in use (Megatron-DeepSpeed, on the stage with the embedding).
     with (MEASURED / "training.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["peak_mem_gib"]]
     assert len(rows) == 84
@@ -432,7 +433,8 @@ def test_measured_peaks_of_training():
         error = row_memory(row) / float(row["peak_mem_gib"]) - 1
         errors.setdefault((row["set"], row["precision"]), []).append(abs(error))
     everything = [e for part in errors.values() for e in part]
-    assert statistics.median(everything) < 0.07
+    assert statistics.median(everything) < 0.06
     assert statistics.median(errors["simumax-b200", "bf16"]) < 0.02
     assert max(errors["simumax-b200", "bf16"]) < 0.08
     assert statistics.median(errors["bloom-jz", "fp16"]) < 0.10
+    assert statistics.median(errors["bloom-jz", "bf16"]) < 0.18

@@ -23,6 +23,7 @@ from libra.workload.blocks import Block, require_sizes
 from libra.workload.model import Model, block_parameters, model_blocks
 
 __all__ = [
+    "DEEPSPEED_BF16",
     "DEEPSPEED_FP16",
     "FP32",
     "MEGATRON_MIXED",
@@ -67,6 +68,8 @@ MEGATRON_MIXED = StateBytes(weights=2, gradients=4, optimizer=12)
 """16-bit weights, 32-bit gradients, and Adam: 32-bit weight and two moments (Megatron-LM)."""
 DEEPSPEED_FP16 = StateBytes(weights=2, gradients=2, optimizer=16)
 """16-bit weights and gradients; Adam keeps 32-bit copies of both and two moments (DeepSpeed)."""
+DEEPSPEED_BF16 = StateBytes(weights=2, gradients=6, optimizer=12)
+"""16-bit weights and gradients, 32-bit sums; Adam: 32-bit weight and two moments (DeepSpeed)."""
 FP32 = StateBytes(weights=4, gradients=4, optimizer=8)
 """Everything in 32 bits, Adam."""
 
