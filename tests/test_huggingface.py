@@ -145,6 +145,14 @@ def test_every_file_is_counted_or_refused():
         assert str(caught.value).splitlines() == [f"{paths[name]}:{line}" for line in lines]
 
 
+def test_counts_of_the_reference_implementation():
+    # Random sizes and flags; counted by the classes of github huggingface/transformers 5.24.
+    rows = json.loads((Path(__file__).parent / "data" / "huggingface_counts.json").read_text())
+    assert len({row["config"]["model_type"] for row in rows}) > 30
+    for row in rows:
+        assert parameters(read(row["config"])) == row["parameters"], row["config"]
+
+
 LLAMA = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],

@@ -433,7 +433,7 @@ def test_measured_peaks_of_training():
         error = row_memory(row) / float(row["peak_mem_gib"]) - 1
         errors.setdefault((row["set"], row["precision"]), []).append(abs(error))
     everything = [e for part in errors.values() for e in part]
-    assert statistics.median(everything) < 0.06
+    assert statistics.median(everything) < 0.07
     assert statistics.median(errors["simumax-b200", "bf16"]) < 0.02
     assert max(errors["simumax-b200", "bf16"]) < 0.08
     assert statistics.median(errors["bloom-jz", "fp16"]) < 0.10
