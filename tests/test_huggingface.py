@@ -252,6 +252,11 @@ def test_latent_attention_without_query_compression():
     assert parameters(model) == 2 * 100 * h + h + dense + 3 * sparse
 
 
+def test_experts_in_every_second_layer():
+    model = read(DEEPSEEK, moe_layer_freq=2, num_hidden_layers=6)
+    assert [i for i, b in enumerate(model_blocks(model)) if b.experts] == [2, 4]
+
+
 def test_gated_encoder_decoder():
     model = read(T5)
     h, attention, network = 64, 4 * 64 * 64, 3 * 64 * 128

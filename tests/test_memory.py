@@ -36,6 +36,7 @@ from libra.workload.model import (
     LatentAttention,
     MixtureOfExperts,
     Model,
+    QueryKeyNorm,
     Run,
     parameter_split,
     parameters,
@@ -115,6 +116,25 @@ def test_activations_of_experts_by_hand():
     assert block_activations(32, block, plan) == pytest.approx(
         block_activations(32, dense, plan) + 16 * own / 4
     )
+
+
+def test_activations_of_other_attention_by_hand():
+    plan = ActivationPlan(1, 16, fused_attention=False, recomputation="selective")
+
+    def kept(attention, plan=plan):
+        return block_activations(32, Block(attention, None, norms=0), plan) / 16
+
+    own = 2 * (32 + 4 * 4 * 8)
+    assert kept(Attention(4, 4, 8, 8)) == own
+    # Queries and keys before their norm; latent vectors before and after theirs, one rotary key.
+    assert kept(Attention(4, 4, 8, 8, norm=QueryKeyNorm.HEAD)) == own + 2 * 2 * 4 * 8
+    latent = Attention(4, 4, 8, 8, latent=LatentAttention(5, 6, 3))
+    assert kept(latent) == own + 2 * (2 * (5 + 6) + 3)
+    # Scores: a softmax over the keys that a window lets through.
+    none = replace(plan, recomputation=Recomputation.NONE)
+    assert kept(Attention(4, 4, 8, 8), none) == own + 2 * 4 * 16
+    assert kept(Attention(4, 4, 8, 8, window=6), none) == own + 2 * 4 * 6
+    assert kept(Attention(4, 4, 8, 8, window=60), none) == own + 2 * 4 * 16
 
 
 def test_parallel_blocks_share_their_input():
@@ -237,6 +257,46 @@ def test_the_parts_add_up():
     assert memory.total == sum(v for k, v in fields.items() if k != "stage")
     assert memory.states == 16 * parameters(MIXED)
     assert memory.activations == memory.kept + memory.working
+
+
+def test_experts_have_their_own_replicas():
+    # 8 x 2 x 2 NPUs; experts over 4 of each 16 members that may differ: 8 replicas of each.
+    run = ActivationPlan(1, 16, tp=2, cp=2)
+    plan = MemoryPlan(run, dp=8, ep=4, zero=1, states=StateBytes(0, 0, 1))
+    assert plan.expert_replicas == 8
+    only = Model("m", 16, 0, (Run(Block(None, MIXTURE, norms=0), 1),), lm_head=False)
+    split = parameter_split(only)
+    dense = (split.tensor / 2 + split.replicated) / 16
+    experts = (split.expert + split.expert_whole) / 4 / 8
+    assert npu_memory(only, plan).optimizer == pytest.approx(dense + experts)
+
+
+def test_gathered_weights_and_gradients_of_one_block():
+    model = replace(MIXED, runs=(Run(Block(GROUPED, FeedForward(32, False)), 4),))
+    block = (parameters(model) - 2 * 16 * 64) / 4
+    base, *more = (npu_memory(model, MemoryPlan(ActivationPlan(1, 8), dp=2, zero=z)) for z in (1, 2, 3))  # fmt: skip
+    assert [m.working - base.working for m in more] == [4 * block, 4 * block + 2 * 2 * block]
+
+
+def test_the_gradient_of_the_token_embedding():
+    # One micro-batch after another: its activations are gone when the embedding's gradient is made.
+    model = replace(MIXED, vocabulary=100_001, tied=True)
+    run = ActivationPlan(1, 8, tp=2)
+    one, two = (stage_memory(model, MemoryPlan(run, pp=2, micro_batches=m), 0) for m in (1, 2))
+    # Rows of the vocabulary are dealt out whole: 50,001 on one member.
+    assert one.working == two.working == 2 * 50_001 * 16
+    assert one.kept == 0
+    assert two.kept == sum(block_activations(16, model.runs[0].block, run) for _ in range(2))
+
+
+def test_dropout_of_the_embedding():
+    small = replace(MIXED, vocabulary=1)
+    plans = [MemoryPlan(ActivationPlan(1, 8, dropout=d), pp=2, micro_batches=4) for d in (False, True)]  # fmt: skip
+    kept = [stage_memory(small, plan, 0).kept for plan in plans]
+    blocks = [
+        2 * 2 * block_activations(16, small.runs[0].block, plan.activations) for plan in plans
+    ]
+    assert kept[1] - kept[0] == blocks[1] - blocks[0] + 2 * 8 * 16
 
 
 def test_uneven_parts():

@@ -47,7 +47,7 @@ class ActivationPlan:
     micro_batch : int
         Sequences in a micro-batch of one model replica.
     sequence : int
-        Tokens of a sequence.
+        Tokens of a sequence; of an encoder-decoder, of both.
     tp, cp : int
         Tensor- and context-parallel degrees.
     expert_tp : int
