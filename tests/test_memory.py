@@ -285,6 +285,8 @@ def test_the_gradient_of_the_token_embedding():
     one, two = (stage_memory(model, MemoryPlan(run, pp=2, micro_batches=m), 0) for m in (1, 2))
     # Rows of the vocabulary are dealt out whole: 50,001 on one member.
     assert one.working == two.working == 2 * 50_001 * 16
+    padded = replace(model, vocabulary=100_002)
+    assert stage_memory(padded, MemoryPlan(run, pp=2), 0).weights == one.weights
     assert one.kept == 0
     assert two.kept == sum(block_activations(16, model.runs[0].block, run) for _ in range(2))
 
