@@ -1,4 +1,4 @@
-"""What ships with libra: networks, prices and power, each number with its source."""
+"""What ships with libra: networks, models, prices and power, each number with its source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 __all__ = ["PRESET_KINDS", "example_folder", "list_presets", "load_presets"]
 
-PRESET_KINDS = ("networks", "prices", "power", "examples")
+PRESET_KINDS = ("networks", "prices", "power", "models", "examples")
 
 
 @cache
@@ -21,7 +21,7 @@ def load_presets(kind: str) -> dict[str, Any]:
     Parameters
     ----------
     kind : str
-        ``networks``, ``prices`` or ``power``.
+        ``networks``, ``prices``, ``power`` or ``models``.
     """
     text = resources.files("libra.presets").joinpath(f"{kind}.yaml").read_text("utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -35,7 +35,7 @@ def example_folder() -> Path:
 
 
 def list_presets(kind: str) -> list[dict[str, str]]:
-    """Presets of a kind as rows of name, value and source, one for each number."""
+    """Presets of a kind as rows of name, value and source; models: see `libra.models`."""
     rows = []
     if kind == "networks":
         for name, network in load_presets(kind).items():
