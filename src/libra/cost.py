@@ -245,6 +245,11 @@ class PriceList:
     energy: Energy | None = None
     source: str = "the design file"
 
+    def __hash__(self) -> int:
+        """Hash of what it holds, tiers in any order."""
+        tiers = frozenset(self.tiers.items())
+        return hash((tiers, self.npu, self.direct_links, self.energy, self.source))
+
 
 @dataclass(frozen=True)
 class PowerList:
@@ -270,6 +275,10 @@ class PowerList:
     direct_links: LinkCount = LinkCount.PER_NPU
     source: str = "the design file"
     unconfirmed: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        """Hash of what it holds, tiers in any order."""
+        return hash((frozenset(self.tiers.items()), self.npu, self.direct_links, self.source))
 
 
 def needed_parts(dimension: Dimension) -> tuple[str, ...]:

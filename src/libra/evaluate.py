@@ -12,8 +12,9 @@ from libra.collectives import Algorithm
 from libra.design import Design, best_schedules, time_design
 from libra.errors import FieldError, InputError
 from libra.optimize import find_targets, optimize_design
-from libra.result import Result, limit_prices, make_result, shadow_prices
+from libra.result import Result, make_result
 from libra.robust import robust_value, scenario_results
+from libra.shadow import limit_prices, shadow_prices
 from libra.simulate import simulate_graph, stages_of
 from libra.timing import critical_path
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from libra.breakdown import Gain
 from libra.collectives import Contention
 from libra.design import Objective
-from libra.result import Result, ShadowPrice
+from libra.result import Result
+from libra.shadow import ShadowPrice
 from libra.units import GB_PER_S, format_money, format_time
 
 __all__ = ["explain_result"]

@@ -19,7 +19,7 @@ from libra.design import Design
 from libra.errors import InputError, Place, Problem, in_file_order, shown
 from libra.scenarios import add_scenarios
 from libra.schema import read_design_file
-from libra.yaml_source import Override, Source, apply_overrides, read_yaml
+from libra.yaml_source import Override, Source, apply_overrides, read_yaml, value_at
 
 __all__ = ["DesignReader", "load_design"]
 
@@ -70,6 +70,16 @@ class DesignReader:
     def source(self) -> Source:
         """The file's plain data, without the overrides of a reading."""
         return self._source
+
+    def value(self, path: str) -> Any:
+        """Value that an override of a path would replace; None: there is none.
+
+        Raises
+        ------
+        ValueError
+            If the path leads nowhere.
+        """
+        return value_at(self._source, path)
 
     def read(self, overrides: Sequence[Override] = ()) -> Design:
         """Design of the file with more overrides.

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from libra.certificate import Multipliers
 from libra.program import Cut, Goal, Program
@@ -84,12 +84,14 @@ class _Entries:
         self._columns: list[Ints] = []
         self._values: list[Floats] = []
 
-    def put(self, rows: ArrayLike, columns: ArrayLike, values: ArrayLike) -> None:
+    def put(self, rows: Ints | int, columns: Ints | int, values: Floats | float) -> None:
         """Put values, broadcast with their places, leaving zeros out."""
-        r, c, v = np.broadcast_arrays(rows, columns, np.asarray(values, dtype=np.float64))
+        shape = np.broadcast_shapes(np.shape(rows), np.shape(columns), np.shape(values))
+        zero = np.zeros(shape, dtype=np.int64)  # adding to it is a faster broadcast
+        v = zero + values
         stays = v != 0
-        self._rows.append(r[stays].astype(np.int64))
-        self._columns.append(c[stays].astype(np.int64))
+        self._rows.append((zero + rows)[stays])
+        self._columns.append((zero + columns)[stays])
         self._values.append(v[stays])
 
     def csc(self, height: int, width: int) -> CscMatrix:

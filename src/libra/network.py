@@ -244,7 +244,7 @@ class Network:
                     (k, "name"), f"the name belongs to two dimensions, got {name!r}. Rename one."
                 )
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """What each dimension is called: its name, else its tier, else ``dimK``.
 

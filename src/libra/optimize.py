@@ -25,9 +25,10 @@ from libra.no_choice import explain_no_choice
 from libra.objectives import PROMISE, Targets, minimise_objective, search_design
 from libra.pieces import Schedule
 from libra.program import Cut
-from libra.result import Result, Solver, limit_prices, make_result, shadow_prices
+from libra.result import Result, Solver, make_result
 from libra.robust import scenario_results
 from libra.search import Optimum, Search, safe_scale
+from libra.shadow import limit_prices, shadow_prices
 from libra.timing import StepTiming
 from libra.too_slow import explain_too_slow
 

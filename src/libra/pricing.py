@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,7 @@ class Pricing:
         return amounts
 
 
+@lru_cache(maxsize=256)
 def build_pricing(network: Network, prices: PriceList, power: PowerList | None) -> Pricing:
     """Pricing of a network's bandwidths.
 

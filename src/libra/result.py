@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from libra.bill import BillItem, bill_of_materials
 from libra.breakdown import Gain, WorkloadResult, bandwidth_gains, workload_result
-from libra.certificate import Multipliers
-from libra.design import Design, Objective, Robustness, Schedules, best_schedules, time_design
-from libra.program import Rows
+from libra.design import Design, Objective, Schedules, best_schedules, time_design
 from libra.robust import ScenarioResult
-from libra.timing import StepTiming, critical_path
-from libra.units import BANDWIDTH, GB_PER_S
+from libra.shadow import ShadowPrice
+from libra.timing import Path, StepTiming, critical_path
+from libra.units import GB_PER_S
 
 if TYPE_CHECKING:
     import polars
@@ -27,42 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Result",
-    "ShadowPrice",
     "Solver",
-    "limit_prices",
     "make_result",
-    "shadow_prices",
 ]
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class ShadowPrice:
-    """A constraint at the result.
-
-    Attributes
-    ----------
-    constraint : str
-        As written.
-    slack : float
-        Room left; negative: violated.
-    slack_unit : str
-        GB/s, USD, s, or x for a slowdown.
-    value : float or None
-        Change of the objective per unit by which the right side rises; None for an evaluation.
-    unit : str
-        Unit of the value.
-    met : bool
-        Whether it holds within 1e-9 of its size.
-    """
-
-    constraint: str
-    slack: float
-    slack_unit: str
-    value: float | None
-    unit: str
-    met: bool
 
 
 @dataclass(frozen=True)
@@ -99,11 +67,6 @@ class Result:
         (value - bound) / value.
     schedule_bound : float or None
         Where schedules were chosen: what no schedules can beat, in the objective's unit.
-    speedup : float
-        Step time of the baseline over that of the result.
-    baseline : ndarray, shape (dimensions,)
-        What the speed-up compares with [bytes/s].
-    workloads : tuple of WorkloadResult
     shadow_prices : tuple of ShadowPrice
         One a constraint.
     design : Design
@@ -115,6 +78,8 @@ class Result:
         Step time of each workload over its own best under the linear constraints; None: not needed.
     timings : tuple of StepTiming
         Time models of the workloads with the schedules.
+    paths : tuple of Path
+        Critical path of each workload's step.
     continuous_objective : float or None
         Where bandwidths come in lanes or parts: the best objective if they did not, at prices that
         no parts undercut.
@@ -133,14 +98,12 @@ class Result:
     objective_bound: float | None
     gap: float | None
     schedule_bound: float | None
-    speedup: float
-    baseline: Floats
-    workloads: tuple[WorkloadResult, ...]
     shadow_prices: tuple[ShadowPrice, ...]
     design: Design
     solver: Solver | None
     schedules: Schedules
     timings: tuple[StepTiming, ...] = field(repr=False)
+    paths: tuple[Path, ...] = field(repr=False)
     continuous_objective: float | None = None
     slowdowns: tuple[float, ...] | None = None
     scenarios: tuple[ScenarioResult, ...] = ()
@@ -151,6 +114,36 @@ class Result:
         """Proven lower bound of the step time [s]; None unless the objective is time."""
         plain = self.design.objective is Objective.TIME and not self.design.scenarios
         return self.objective_bound if plain else None
+
+    @cached_property
+    def workloads(self) -> tuple[WorkloadResult, ...]:
+        """Where the time of each workload's step goes."""
+        names = self.design.network.names
+        return tuple(
+            workload_result(w.name, timing, path, self.bandwidth, names, chosen)
+            for w, timing, path, chosen in zip(
+                self.design.workloads, self.timings, self.paths, self.schedules, strict=True
+            )
+        )
+
+    @property
+    def baseline(self) -> Floats:
+        """Bandwidths that the speed-up is over: the design's own, or the total shared equally."""
+        if self.design.baseline is not None:
+            return np.array(self.design.baseline)
+        count = len(self.bandwidth)
+        return np.full(count, self.bandwidth.sum() / count)
+
+    @cached_property
+    def speedup(self) -> float:
+        """Step time of the baseline, with schedules of its own, over that of the result."""
+        if not self.step_time > 0:
+            return 1.0
+        nominal = replace(self.design, scenarios=()) if self.scenarios else self.design
+        schedules = best_schedules(nominal, self.baseline)
+        same = schedules == self.schedules
+        timings = self.timings if same else time_design(nominal, schedules)
+        return _weighted_time(nominal, timings, self.baseline) / self.step_time
 
     @property
     def energy_cost(self) -> float:
@@ -266,104 +259,6 @@ def _finite(value: Any) -> Any:
     return value
 
 
-_OBJECTIVE_UNITS = {
-    Objective.TIME: "s",
-    Objective.TIME_COST: "s*USD",
-    Objective.COST: "USD",
-    Objective.WORST_TIME: "1",
-}
-
-
-def objective_unit(design: Design) -> str:
-    """Unit of a design's objective."""
-    regret = design.scenarios and design.robustness is Robustness.REGRET
-    if regret and design.objective is Objective.TIME:
-        return "1"
-    return _OBJECTIVE_UNITS[design.objective]
-
-
-_LOOSE = 1e-6
-"""Slack from which on a row limits nothing: what multiplier a solver leaves it is noise."""
-
-
-def shadow_prices(
-    design: Design, bandwidth: Floats, rows: Rows | None, multipliers: Multipliers | None
-) -> tuple[ShadowPrice, ...]:
-    """Slack of each linear constraint, and the change of the objective per unit of its right side.
-
-    A row's multiplier y is the rate at which the objective falls as the row's bound rises; the row
-    is `factor` times the constraint, so the rate per unit of the right side is -y factor.
-    """
-    value_of: dict[int, float] = {}
-    if rows is not None and multipliers is not None:
-        value_of = {
-            int(k): float(-y * f)
-            for k, y, f in zip(rows.source, multipliers.rows, rows.factor, strict=True)
-        }
-    found, columns = [], design.pricing.split(bandwidth)
-    for k, row in enumerate(design.rows):
-        name, unit = row.unit
-        value, slack = value_of.get(k), design.row_slack(row, bandwidth)
-        size = max(float(np.abs(row.coefficients) @ columns), abs(row.bound))
-        if value is not None and slack > _LOOSE * size:
-            value = 0.0
-        per = f"({name})" if row.kind is BANDWIDTH else name
-        found.append(
-            ShadowPrice(
-                row.text,
-                slack / unit,
-                name,
-                None if value is None else value * unit,
-                f"{objective_unit(design)}/{per}",
-                slack >= -1e-9 * size,
-            )
-        )
-    return tuple(found)
-
-
-def limit_prices(
-    design: Design, seconds: Floats, times: Floats, multipliers: Multipliers | None
-) -> tuple[ShadowPrice, ...]:
-    """Slack of each time limit, and the change of the objective per second or per unit of slowdown.
-
-    Parameters
-    ----------
-    design : Design
-    seconds : ndarray, shape (time limits,)
-        The limits [s].
-    times : ndarray, shape (workloads,)
-        Step times [s].
-    multipliers : Multipliers or None
-        None: of an evaluation.
-    """
-    names = [w.name for w in design.workloads]
-    found = []
-    for limit, second in zip(design.time_limits, seconds.tolist(), strict=True):
-        at = names.index(limit.workload)
-        unit = second / limit.bound if limit.relative else 1.0
-        slack, value = second - float(times[at]), None
-        if multipliers is not None:
-            # Of several limits on one workload only the tightest has a price.
-            tightest = all(
-                second <= other
-                for x, other in zip(design.time_limits, seconds, strict=True)
-                if x.workload == limit.workload
-            )
-            value = -float(multipliers.limits[at]) * unit if tightest else 0.0
-        per = "1" if limit.relative else "s"
-        found.append(
-            ShadowPrice(
-                limit.text,
-                slack / unit,
-                "x" if limit.relative else "s",
-                value,
-                f"{objective_unit(design)}/{per}",
-                slack >= -1e-9 * second,
-            )
-        )
-    return tuple(found)
-
-
 def make_result(
     design: Design,
     schedules: Schedules,
@@ -395,10 +290,6 @@ def make_result(
     )
     if objective is None:
         objective = _reached(design, step_time, cost, slowdowns)
-    baseline = _baseline(design, bandwidth)
-    others = best_schedules(design, baseline)
-    at_baseline = timings if others == schedules else time_design(design, others)
-    equal = _weighted_time(design, at_baseline, baseline)
     gap = None
     if bound is not None:
         gap = (objective - bound) / objective if objective > 0 else 0.0
@@ -413,28 +304,14 @@ def make_result(
         gap=gap,
         schedules=schedules,
         timings=tuple(timings),
+        paths=tuple(paths),
         continuous_objective=continuous,
         slowdowns=slowdowns,
         schedule_bound=schedule_bound,
-        speedup=equal / step_time if step_time > 0 else 1.0,
-        baseline=baseline,
-        workloads=tuple(
-            workload_result(w.name, timing, path, bandwidth, design.network.names, chosen)
-            for w, timing, path, chosen in zip(
-                design.workloads, timings, paths, schedules, strict=True
-            )
-        ),
         shadow_prices=shadow,
         design=design,
         solver=solver,
     )
-
-
-def _baseline(design: Design, bandwidth: Floats) -> Floats:
-    """Bandwidths that the speed-up is over: the design's own, or the total shared equally."""
-    if design.baseline is None:
-        return np.full(len(bandwidth), bandwidth.sum() / len(bandwidth))
-    return np.array(design.baseline)
 
 
 def _reached(

@@ -342,7 +342,36 @@ def _item_name(item: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def value_at(source: Source, path: str) -> Any:
+    """Value that an override of a path would replace; None: there is none.
+
+    Of ``constraints.LEFT`` it is the right side.
+
+    Raises
+    ------
+    ValueError
+        If the path leads nowhere.
+    """
+    keys = path.split(".")
+    if keys[0] == "constraints" and len(keys) > 1 and not keys[1].isdigit():
+        k, _ = _find_constraint(source, ".".join(keys[1:]))
+        return re.split("<=|>=|==", source.data["constraints"][k])[1].strip()
+    here: Any = source.data
+    for key in keys:
+        if here is None or (isinstance(here, dict) and key not in here):
+            return None
+        here = here[_step(here, key)]
+    return here
+
+
 def _override_constraint(source: Source, left: str, override: Override) -> None:
+    k, relation = _find_constraint(source, left)
+    text = f"{left.strip()} {relation} {override.value.strip()}"
+    source.override(("constraints", k), text, override.source)
+
+
+def _find_constraint(source: Source, left: str) -> tuple[int, str]:
+    """Index and relation of the constraint that has a left side."""
     rows = source.data.get("constraints") if isinstance(source.data, dict) else None
     texts = [row if isinstance(row, str) else "" for row in rows] if isinstance(rows, list) else []
     sides = {}
@@ -360,5 +389,4 @@ def _override_constraint(source: Source, left: str, override: Override) -> None:
             f"several constraints have this left side, got {shown(left)}. Write {numbers} and the "
             "whole constraint."
         )
-    text = f"{left.strip()} {sides[chosen[0]][1]} {override.value.strip()}"
-    source.override(("constraints", chosen[0]), text, override.source)
+    return chosen[0], sides[chosen[0]][1]
