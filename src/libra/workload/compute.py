@@ -1,0 +1,415 @@
+"""How long an operator takes on an accelerator: roofline with efficiencies by kind and size.
+
+An operator of F floating-point operations that moves b bytes to and from memory takes
+
+    t = t_0 + max( F / (P e_c s(m) s(n) s(k)),  b / (W e_m) )
+
+with the peak P [FLOP/s] of its precision, the memory bandwidth W [bytes/s], the fraction e_c of the
+peak that large operators of its kind reach, the fraction e_m of the memory bandwidth, and the time
+t_0 to start a kernel. Small matrices leave units idle: s(x) = x / (x + x_half), so that a side of
+x_half reaches half of what a long one does (1 where the kind has no halves or the operator no
+shape). Kinds bound by memory (elementwise, embedding, optimizer) have no first term: vector units
+are not what the peak is for, and their few operations per byte hide behind the bytes.
+
+References
+----------
+.. [1] Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for
+   multicore architectures", Communications of the ACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from libra.errors import FieldError
+from libra.network import Topology
+
+__all__ = [
+    "Accelerator",
+    "Fabric",
+    "KindEfficiency",
+    "Operator",
+    "OperatorKind",
+    "OperatorTable",
+    "Precision",
+    "matmul",
+    "operator_time",
+    "operator_times",
+    "tabulate_operators",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class OperatorKind(StrEnum):
+    """What an operator does; efficiencies are by kind."""
+
+    MATMUL = "matmul"
+    GROUPED_MATMUL = "grouped-matmul"
+    ATTENTION = "attention"
+    ELEMENTWISE = "elementwise"
+    EMBEDDING = "embedding"
+    OPTIMIZER = "optimizer"
+
+
+MEMORY_BOUND = (OperatorKind.ELEMENTWISE, OperatorKind.EMBEDDING, OperatorKind.OPTIMIZER)
+"""Kinds whose time is that of their bytes."""
+
+KINDS = tuple(OperatorKind)
+
+
+class Precision(StrEnum):
+    """Number format that an operator multiplies in."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    FP8 = "fp8"
+    INT8 = "int8"
+    FP6 = "fp6"
+    FP4 = "fp4"
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of one number in memory; tf32 is stored as fp32."""
+        sizes = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "fp6": 0.75}
+        return float(sizes.get(self.value, 0.5))
+
+
+PRECISIONS = tuple(Precision)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of a layer, as one accelerator executes it.
+
+    Attributes
+    ----------
+    kind : OperatorKind
+        What it does.
+    flops : float
+        Floating-point operations, a multiply-add counted as 2; >= 0.
+    bytes_read, bytes_written : float
+        To and from the accelerator's memory [bytes]; >= 0.
+    precision : Precision
+        Of its multiplications.
+    m, n, k : int
+        Shape of a matrix product (m, k) x (k, n), of one group or head where there are several; 0:
+        no matrix product, or a shape that does not matter.
+    name : str
+        For breakdowns.
+    """
+
+    kind: OperatorKind
+    flops: float
+    bytes_read: float
+    bytes_written: float
+    precision: Precision = Precision.BF16
+    m: int = 0
+    n: int = 0
+    k: int = 0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", OperatorKind(self.kind))
+        object.__setattr__(self, "precision", Precision(self.precision))
+        for key in ("flops", "bytes_read", "bytes_written", "m", "n", "k"):
+            value = getattr(self, key)
+            if not (math.isfinite(value) and value >= 0):
+                raise FieldError(
+                    key, f"must be finite and not negative, got {value!r}. Correct the operator."
+                )
+
+    @property
+    def bytes(self) -> float:
+        """Bytes read and written."""
+        return self.bytes_read + self.bytes_written
+
+
+def matmul(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    groups: int = 1,
+    precision: Precision = Precision.BF16,
+    result_bytes: float | None = None,
+    name: str = "",
+) -> Operator:
+    """Matrix product (m, k) x (k, n), or `groups` of them in one kernel.
+
+    Parameters
+    ----------
+    m, n, k : int
+        Rows and columns of the product, and the length of its sums; of each group.
+    groups : int
+        Independent products, each with matrices of its own.
+    precision : Precision
+        Of the factors.
+    result_bytes : float or None
+        Of one number of the product [bytes]; None: as the factors.
+    name : str
+        For breakdowns.
+
+    Returns
+    -------
+    Operator
+        2 m n k FLOPs a group; reads both factors and writes the product once.
+
+    Examples
+    --------
+    >>> matmul(1024, 4096, 512).flops
+    4294967296.0
+    """
+    size = Precision(precision).bytes
+    out = size if result_bytes is None else result_bytes
+    kind = OperatorKind.MATMUL if groups == 1 else OperatorKind.GROUPED_MATMUL
+    return Operator(
+        kind,
+        2.0 * groups * m * n * k,
+        groups * size * (m * k + k * n),
+        groups * out * m * n,
+        precision,
+        m,
+        n,
+        k,
+        name,
+    )
+
+
+@dataclass(frozen=True)
+class KindEfficiency:
+    """What operators of a kind reach of an accelerator's peaks.
+
+    Attributes
+    ----------
+    compute : float
+        e_c, fraction of the peak FLOP/s that large operators reach, in (0, 1].
+    memory : float
+        e_m, fraction of the memory bandwidth, in (0, 1].
+    half_m, half_n, half_k : float
+        Sides m, n, k at which half of that is reached; 0: any size reaches it.
+    source : str
+        What the numbers were measured or fitted on, with the residuals; ``bound`` where they are 1
+        because nobody measured them.
+    """
+
+    compute: float = 1.0
+    memory: float = 1.0
+    half_m: float = 0.0
+    half_n: float = 0.0
+    half_k: float = 0.0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for key in ("compute", "memory"):
+            value = getattr(self, key)
+            if not 0 < value <= 1:
+                raise FieldError(key, f"an efficiency is in (0, 1], got {value!r}. Correct it.")
+        for key in ("half_m", "half_n", "half_k"):
+            value = getattr(self, key)
+            if not (math.isfinite(value) and value >= 0):
+                raise FieldError(
+                    key, f"must be finite and not negative, got {value!r}. Correct it."
+                )
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Links that an accelerator has for one level of its cluster.
+
+    Attributes
+    ----------
+    topology : Topology
+        Building block of each of its dimensions; a torus is several rings.
+    sizes : tuple of int
+        Members along each dimension, innermost first; empty where the cluster sets them.
+    bandwidth : float
+        What one accelerator injects into all of them together, in one direction [bytes/s].
+    """
+
+    topology: Topology
+    sizes: tuple[int, ...]
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "topology", Topology(self.topology))
+        object.__setattr__(self, "sizes", tuple(self.sizes))
+        if any(size < 2 for size in self.sizes):
+            raise FieldError(
+                "sizes", f"a dimension needs at least 2 members, got {self.sizes}. Leave it out."
+            )
+        require_positive("bandwidth", self.bandwidth)
+
+
+def require_positive(key: str, value: float) -> None:
+    """Refuse a physical number that is not finite and positive."""
+    if not (math.isfinite(value) and value > 0):
+        raise FieldError(key, f"must be finite and positive, got {value!r}. Correct it.")
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """An accelerator: what it peaks at, what operators reach of it, and what it is wired with.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    peak : mapping of Precision to float
+        Dense matrix FLOP/s by precision (operations of an integer format).
+    memory : float
+        Of one NPU [bytes].
+    memory_bandwidth : float
+        [bytes/s].
+    efficiency : mapping of OperatorKind to KindEfficiency
+        By kind of operator; a kind that is not there cannot be timed.
+    kernel_overhead : float
+        t_0, time to start an operator [s].
+    tdp : float or None
+        Thermal design power of one NPU [W]; None: not known.
+    scale_up, scale_out : Fabric or None
+        Links inside and between the domains (nodes, racks, pods); None: not known.
+    network : str
+        Preset network of its usual cluster; empty: none.
+    unconfirmed : tuple of str
+        Keys whose numbers no source confirms.
+    sources : mapping of str to str
+        Where each number is from, by key.
+    """
+
+    name: str
+    peak: Mapping[Precision, float]
+    memory: float
+    memory_bandwidth: float
+    efficiency: Mapping[OperatorKind, KindEfficiency]
+    kernel_overhead: float = 0.0
+    tdp: float | None = None
+    scale_up: Fabric | None = None
+    scale_out: Fabric | None = None
+    network: str = ""
+    unconfirmed: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.peak:
+            raise FieldError("peak", "needs the FLOP/s of a precision, got none. Add e.g. bf16.")
+        for precision, value in self.peak.items():
+            require_positive(f"peak.{Precision(precision).value}", value)
+        require_positive("memory", self.memory)
+        require_positive("memory_bandwidth", self.memory_bandwidth)
+        if self.tdp is not None:
+            require_positive("tdp", self.tdp)
+        if not (math.isfinite(self.kernel_overhead) and self.kernel_overhead >= 0):
+            raise FieldError(
+                "kernel_overhead",
+                f"must be finite and not negative, got {self.kernel_overhead!r}. Correct it.",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorTable:
+    """Operators as arrays, so that thousands are timed at once; one row an operator.
+
+    Attributes
+    ----------
+    kind, precision : ndarray of int, shape (operators,)
+        Index into ``KINDS`` and ``PRECISIONS``.
+    flops, bytes : ndarray, shape (operators,)
+        FLOPs; bytes read and written.
+    shape : ndarray, shape (operators, 3)
+        m, n, k; 0 where there is none.
+    """
+
+    kind: Ints
+    precision: Ints
+    flops: Floats
+    bytes: Floats
+    shape: Floats
+
+
+def tabulate_operators(operators: Sequence[Operator]) -> OperatorTable:
+    """Operators as arrays, in their order."""
+    return OperatorTable(
+        np.array([KINDS.index(o.kind) for o in operators], dtype=np.int64),
+        np.array([PRECISIONS.index(o.precision) for o in operators], dtype=np.int64),
+        np.array([o.flops for o in operators], dtype=float),
+        np.array([o.bytes for o in operators], dtype=float),
+        np.array([(o.m, o.n, o.k) for o in operators], dtype=float).reshape(-1, 3),
+    )
+
+
+def operator_times(
+    operators: OperatorTable | Sequence[Operator], accelerator: Accelerator
+) -> Floats:
+    """Time of each operator on an accelerator.
+
+    Parameters
+    ----------
+    operators : OperatorTable or sequence of Operator
+        A table costs microseconds for thousands of operators.
+    accelerator : Accelerator
+        Must have a peak for every precision and an efficiency for every kind that occur.
+
+    Returns
+    -------
+    ndarray, shape (operators,)
+        [s]; the equation at the head of this module.
+
+    Raises
+    ------
+    FieldError
+        ``peak`` or ``efficiency``: the accelerator lacks one that is needed.
+    """
+    table = operators if isinstance(operators, OperatorTable) else tabulate_operators(operators)
+    known = [accelerator.efficiency.get(kind) for kind in KINDS]
+    for index in np.unique(table.kind):
+        if known[index] is None:
+            raise _lacking("efficiency", KINDS[index].value, accelerator.efficiency, accelerator)
+    compute_bound = ~np.isin(table.kind, [KINDS.index(kind) for kind in MEMORY_BOUND])
+    peaks = np.array([accelerator.peak.get(precision, np.nan) for precision in PRECISIONS])
+    for index in np.unique(table.precision[compute_bound & (table.flops > 0)]):
+        if np.isnan(peaks[index]):
+            raise _lacking("peak", PRECISIONS[index].value, accelerator.peak, accelerator)
+    columns = np.array(
+        [(e.compute, e.memory, e.half_m, e.half_n, e.half_k) if e else (np.nan,) * 5 for e in known]
+    )[table.kind]
+    halves = np.where(table.shape > 0, columns[:, 2:], 0.0)
+    sizes = np.where(table.shape > 0, table.shape, 1.0)
+    filled = (sizes / (sizes + halves)).prod(axis=1)
+    rate = np.where(compute_bound, peaks[table.precision] * columns[:, 0] * filled, np.inf)
+    arithmetic = np.divide(table.flops, rate, out=np.zeros(len(rate)), where=table.flops > 0)
+    moving = table.bytes / (accelerator.memory_bandwidth * columns[:, 1])
+    result: Floats = accelerator.kernel_overhead + np.maximum(arithmetic, moving)
+    return result
+
+
+def operator_time(operator: Operator, accelerator: Accelerator) -> float:
+    """Time of an operator on an accelerator [s]; see `operator_times`.
+
+    Examples
+    --------
+    >>> peak = {Precision.BF16: 100e12}
+    >>> bound = {OperatorKind.MATMUL: KindEfficiency(compute=0.5)}
+    >>> npu = Accelerator("npu", peak, 64e9, 1e12, bound)
+    >>> operator_time(matmul(5000, 5000, 5000), npu)
+    0.005
+    """
+    return float(operator_times([operator], accelerator)[0])
+
+
+def _lacking(key: str, word: str, valid: Iterable[StrEnum], of: Accelerator) -> FieldError:
+    known = ", ".join(v.value for v in valid) or "none"
+    return FieldError(
+        key,
+        f"the accelerator {of.name} has none for this operator (it has {known}), got {word!r}. "
+        f"Add {key}.{word}.",
+    )
