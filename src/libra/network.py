@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
+from libra.efficiency import EfficiencyCurves, require_fraction, require_rising
 from libra.errors import FieldError, nearest, shown
 from libra.units import BANDWIDTH, TIME
 
@@ -88,6 +89,9 @@ class Dimension:
         Of one hop [s]; through a switch a message takes two.
     efficiency : float
         Fraction of the nominal bandwidth that collectives reach here, in (0, 1].
+    efficiency_by_size : mapping of CollectiveKind to tuple of EfficiencyPoint
+        The same for a kind of collective by the size of the buffer that comes to this dimension, in
+        place of `efficiency`: linear in log size between the points, constant outside them.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -101,6 +105,7 @@ class Dimension:
     in_network: bool = False
     latency: Annotated[float, TIME] = 0.0
     efficiency: float = 1.0
+    efficiency_by_size: EfficiencyCurves = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topology", Topology(self.topology))
@@ -122,10 +127,8 @@ class Dimension:
             )
         if self.name in _RESERVED:
             raise FieldError("name", f"the name is reserved, got {self.name!r}. Rename it.")
-        if not 0 < self.efficiency <= 1:
-            raise FieldError(
-                "efficiency", f"an efficiency is in (0, 1], got {self.efficiency!r}. Correct it."
-            )
+        require_fraction("efficiency", self.efficiency)
+        require_rising("efficiency_by_size", self.efficiency_by_size)
         if self.in_network and self.topology is not Topology.SWITCH:
             raise FieldError(
                 "in_network",
