@@ -23,16 +23,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from libra.cluster import Cluster
 from libra.errors import FieldError
-from libra.network import Topology
+from libra.units import BANDWIDTH, FLOPS, POWER, SIZE, TIME
 
 __all__ = [
     "Accelerator",
-    "Fabric",
     "KindEfficiency",
     "Operator",
     "OperatorKind",
@@ -202,6 +203,8 @@ class KindEfficiency:
         because nobody measured them.
     """
 
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
     compute: float = 1.0
     memory: float = 1.0
     half_m: float = 0.0
@@ -220,34 +223,6 @@ class KindEfficiency:
                 raise FieldError(
                     key, f"must be finite and not negative, got {value!r}. Correct it."
                 )
-
-
-@dataclass(frozen=True)
-class Fabric:
-    """Links that an accelerator has for one level of its cluster.
-
-    Attributes
-    ----------
-    topology : Topology
-        Building block of each of its dimensions; a torus is several rings.
-    sizes : tuple of int
-        Members along each dimension, innermost first; empty where the cluster sets them.
-    bandwidth : float
-        What one accelerator injects into all of them together, in one direction [bytes/s].
-    """
-
-    topology: Topology
-    sizes: tuple[int, ...]
-    bandwidth: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "topology", Topology(self.topology))
-        object.__setattr__(self, "sizes", tuple(self.sizes))
-        if any(size < 2 for size in self.sizes):
-            raise FieldError(
-                "sizes", f"a dimension needs at least 2 members, got {self.sizes}. Leave it out."
-            )
-        require_positive("bandwidth", self.bandwidth)
 
 
 def require_positive(key: str, value: float) -> None:
@@ -276,26 +251,24 @@ class Accelerator:
         t_0, time to start an operator [s].
     tdp : float or None
         Thermal design power of one NPU [W]; None: not known.
-    scale_up, scale_out : Fabric or None
-        Links inside and between the domains (nodes, racks, pods); None: not known.
-    network : str
-        Preset network of its usual cluster; empty: none.
+    cluster : Cluster or None
+        Network and bandwidths that it usually comes with, scale-up first; None: not known.
     unconfirmed : tuple of str
         Keys whose numbers no source confirms.
     sources : mapping of str to str
         Where each number is from, by key.
     """
 
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
     name: str
-    peak: Mapping[Precision, float]
-    memory: float
-    memory_bandwidth: float
+    peak: Mapping[Precision, Annotated[float, FLOPS]]
+    memory: Annotated[float, SIZE]
+    memory_bandwidth: Annotated[float, BANDWIDTH]
     efficiency: Mapping[OperatorKind, KindEfficiency]
-    kernel_overhead: float = 0.0
-    tdp: float | None = None
-    scale_up: Fabric | None = None
-    scale_out: Fabric | None = None
-    network: str = ""
+    kernel_overhead: Annotated[float, TIME] = 0.0
+    tdp: Annotated[float, POWER] | None = None
+    cluster: Cluster | None = None
     unconfirmed: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
