@@ -1,4 +1,4 @@
-"""Real clusters: a network with the bandwidths that it has, and how its library runs collectives."""
+"""Real clusters: a network with its bandwidths, and how its library runs collectives."""
 
 from __future__ import annotations
 

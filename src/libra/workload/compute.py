@@ -11,6 +11,10 @@ x_half reaches half of what a long one does (1 where the kind has no halves or t
 shape). Kinds bound by memory (elementwise, embedding, optimizer) have no first term: vector units
 are not what the peak is for, and their few operations per byte hide behind the bytes.
 
+On an accelerator with a systolic array a matrix product takes the array's cycles over e_c in the
+place of the first term, at the clock at which the array has the peak P; and moves the bytes that
+its buffers cannot keep (see `libra.workload.systolic`).
+
 References
 ----------
 .. [1] Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for
@@ -31,6 +35,7 @@ from numpy.typing import NDArray
 from libra.cluster import Cluster
 from libra.errors import FieldError
 from libra.units import BANDWIDTH, FLOPS, POWER, SIZE, TIME
+from libra.workload.systolic import SystolicArray, run_matmul
 
 __all__ = [
     "Accelerator",
@@ -249,6 +254,8 @@ class Accelerator:
         By kind of operator; a kind that is not there cannot be timed.
     kernel_overhead : float
         t_0, time to start an operator [s].
+    array : SystolicArray or None
+        What multiplies matrices; None: anything, described by its efficiencies alone.
     tdp : float or None
         Thermal design power of one NPU [W]; None: not known.
     cluster : Cluster or None
@@ -267,6 +274,7 @@ class Accelerator:
     memory_bandwidth: Annotated[float, BANDWIDTH]
     efficiency: Mapping[OperatorKind, KindEfficiency]
     kernel_overhead: Annotated[float, TIME] = 0.0
+    array: SystolicArray | None = None
     tdp: Annotated[float, POWER] | None = None
     cluster: Cluster | None = None
     unconfirmed: tuple[str, ...] = ()
@@ -286,6 +294,25 @@ class Accelerator:
                 "kernel_overhead",
                 f"must be finite and not negative, got {self.kernel_overhead!r}. Correct it.",
             )
+        if self.array is not None:
+            self._check_array(self.array)
+
+    def _check_array(self, array: SystolicArray) -> None:
+        """Refuse an array that contradicts the peaks or the efficiencies."""
+        if not any(math.isclose(array.peak, value, rel_tol=0.01) for value in self.peak.values()):
+            peaks = ", ".join(f"{value / 1e12:g}" for value in self.peak.values())
+            raise FieldError(
+                "array",
+                f"multiplies at {array.peak / 1e12:g} TFLOP/s, which is none of the peaks, got "
+                f"{peaks} TFLOP/s. Correct one of them.",
+            )
+        for kind, efficiency in self.efficiency.items():
+            if efficiency.half_m or efficiency.half_n or efficiency.half_k:
+                raise FieldError(
+                    f"efficiency.{OperatorKind(kind).value}",
+                    "halves and an array both say what small sizes reach, got both. "
+                    "Remove one of them.",
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,25 +370,57 @@ def operator_times(
         ``peak`` or ``efficiency``: the accelerator lacks one that is needed.
     """
     table = operators if isinstance(operators, OperatorTable) else tabulate_operators(operators)
+    computes = ~np.isin(table.kind, [KINDS.index(kind) for kind in MEMORY_BOUND])
+    peak = _peaks(table, computes, accelerator)
+    reached = _reached(table, accelerator)
+    rate = peak * reached[:, 0]
+    bandwidth = accelerator.memory_bandwidth * reached[:, 1]
+    moving = table.bytes / bandwidth
+    if accelerator.array is None:
+        halves = np.where(table.shape > 0, reached[:, 2:], 0.0)
+        sizes = np.where(table.shape > 0, table.shape, 1.0)
+        rate = rate * (sizes / (sizes + halves)).prod(axis=1)
+    computing = np.divide(table.flops, rate, out=np.zeros(len(rate)), where=computes)
+    if accelerator.array is not None:
+        shaped = computes & (table.shape > 0).all(axis=1) & (table.flops > 0)
+        slower, moved = _on_array(table, shaped, accelerator.array)
+        computing[shaped] *= slower
+        moving[shaped] = moved / bandwidth[shaped]
+    result: Floats = accelerator.kernel_overhead + np.maximum(computing, moving)
+    return result
+
+
+def _on_array(
+    table: OperatorTable, shaped: NDArray[np.bool_], array: SystolicArray
+) -> tuple[Floats, Floats]:
+    """How many times longer than at the array's peak the shaped operators take, and their bytes."""
+    m, n, k = table.shape[shaped].T
+    element = np.array([p.bytes for p in PRECISIONS])[table.precision[shaped]]
+    run = run_matmul(array, m, n, k, element_bytes=element)
+    products = table.flops[shaped] / (2 * m * n * k)
+    return 1 / run.utilization, run.bytes * products
+
+
+def _peaks(table: OperatorTable, computes: NDArray[np.bool_], accelerator: Accelerator) -> Floats:
+    """Peak of each operator's precision; not a number where it does not matter."""
+    peaks = np.array([accelerator.peak.get(precision, np.nan) for precision in PRECISIONS])
+    for index in np.unique(table.precision[computes]):
+        if np.isnan(peaks[index]):
+            raise _lacking("peak", PRECISIONS[index].value, accelerator.peak, accelerator)
+    result: Floats = peaks[table.precision]
+    return result
+
+
+def _reached(table: OperatorTable, accelerator: Accelerator) -> Floats:
+    """Columns e_c, e_m, m_half, n_half, k_half of each operator's kind."""
     known = [accelerator.efficiency.get(kind) for kind in KINDS]
     for index in np.unique(table.kind):
         if known[index] is None:
             raise _lacking("efficiency", KINDS[index].value, accelerator.efficiency, accelerator)
-    compute_bound = ~np.isin(table.kind, [KINDS.index(kind) for kind in MEMORY_BOUND])
-    peaks = np.array([accelerator.peak.get(precision, np.nan) for precision in PRECISIONS])
-    for index in np.unique(table.precision[compute_bound & (table.flops > 0)]):
-        if np.isnan(peaks[index]):
-            raise _lacking("peak", PRECISIONS[index].value, accelerator.peak, accelerator)
-    columns = np.array(
-        [(e.compute, e.memory, e.half_m, e.half_n, e.half_k) if e else (np.nan,) * 5 for e in known]
-    )[table.kind]
-    halves = np.where(table.shape > 0, columns[:, 2:], 0.0)
-    sizes = np.where(table.shape > 0, table.shape, 1.0)
-    filled = (sizes / (sizes + halves)).prod(axis=1)
-    rate = np.where(compute_bound, peaks[table.precision] * columns[:, 0] * filled, np.inf)
-    arithmetic = np.divide(table.flops, rate, out=np.zeros(len(rate)), where=table.flops > 0)
-    moving = table.bytes / (accelerator.memory_bandwidth * columns[:, 1])
-    result: Floats = accelerator.kernel_overhead + np.maximum(arithmetic, moving)
+    columns = [
+        (e.compute, e.memory, e.half_m, e.half_n, e.half_k) if e else (np.nan,) * 5 for e in known
+    ]
+    result: Floats = np.array(columns)[table.kind]
     return result
 
 
