@@ -334,7 +334,7 @@ def size_efficiency(collective: Collective, model: CollectiveModel) -> float:
     points = model.efficiency.get(collective.kind)
     if not points:
         return 1.0
-    return efficiency_at(points, collective.size)
+    return efficiency_at(points, collective.size, collective.group.size)
 
 
 def dimension_efficiency(collective: Collective, dimension: Dimension, d: int) -> float:
@@ -353,7 +353,7 @@ def dimension_efficiency(collective: Collective, dimension: Dimension, d: int) -
         return dimension.efficiency
     whole = (CollectiveKind.ALL_TO_ALL, CollectiveKind.POINT_TO_POINT)
     inner = 1 if collective.kind in whole else math.prod(collective.group.extents[:d])
-    return efficiency_at(points, collective.size / inner)
+    return efficiency_at(points, collective.size / inner, collective.group.extents[d])
 
 
 def dimension_latency(

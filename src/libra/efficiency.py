@@ -44,21 +44,29 @@ class EfficiencyPoint:
         Buffer m [bytes], > 0.
     fraction : float
         In (0, 1].
+    members : int
+        Members along the dimension (of the whole group, for a collective model) that this is for;
+        0: any number.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     size: Annotated[float, SIZE]
     fraction: float
+    members: int = 0
 
     def __post_init__(self) -> None:
         if not self.size > 0:
             raise FieldError("size", f"a size must be positive, got {self.size!r}. Correct it.")
         require_fraction("fraction", self.fraction)
+        if self.members < 0 or self.members == 1:
+            raise FieldError(
+                "members", f"must be 2 or more, got {self.members}. Leave it out for any number."
+            )
 
 
 EfficiencyCurves = Mapping[CollectiveKind, tuple[EfficiencyPoint, ...]]
-"""Points of rising size, by kind of collective."""
+"""Points of rising size, by kind of collective; with ``members`` one such curve a number."""
 
 
 def require_fraction(name: str, value: float) -> None:
@@ -68,23 +76,42 @@ def require_fraction(name: str, value: float) -> None:
 
 
 def require_rising(name: str, curves: EfficiencyCurves) -> None:
-    """Refuse curves without points, or whose sizes do not rise."""
+    """Refuse curves without points, whose sizes do not rise, or only some of which have members."""
     for kind, points in curves.items():
-        sizes = [p.size for p in points]
-        if not points or sizes != sorted(set(sizes)):
+        order = [(p.members, p.size) for p in points]
+        if not points or order != sorted(set(order)):
+            sizes = [p.size for p in points]
             raise FieldError(
                 f"{name}.{kind}",
-                f"needs points of rising size, got {sizes}. Sort them, one a size.",
+                f"needs points of rising size, got {sizes}. Sort them, one a size"
+                + (" and number of members." if any(p.members for p in points) else "."),
+            )
+        if points[0].members == 0 != points[-1].members:
+            raise FieldError(
+                f"{name}.{kind}",
+                f"is for any number of members and for {points[-1].members}, got both. "
+                "Give all points members, or none.",
             )
 
 
-def efficiency_at(points: Sequence[EfficiencyPoint], size: float) -> float:
-    """Fraction at a size: linear in log size between the points, constant outside them.
+def efficiency_at(points: Sequence[EfficiencyPoint], size: float, members: int) -> float:
+    """Fraction at a size and a number of members.
+
+    Linear in the logarithm of each between the points, constant outside them.
 
     Examples
     --------
-    >>> efficiency_at([EfficiencyPoint(1e6, 0.2), EfficiencyPoint(1e8, 0.8)], 1e7)
+    >>> efficiency_at([EfficiencyPoint(1e6, 0.2), EfficiencyPoint(1e8, 0.8)], 1e7, 4)
     0.5
+    >>> efficiency_at([EfficiencyPoint(1e6, 0.2, 2), EfficiencyPoint(1e6, 0.3, 8)], 1e6, 4)
+    0.25
     """
-    sizes = np.log([p.size for p in points])
-    return float(np.interp(math.log(size), sizes, [p.fraction for p in points]))
+    counts = sorted({p.members for p in points})
+    fractions = []
+    for count in counts:
+        curve = [p for p in points if p.members == count]
+        sizes = np.log([p.size for p in curve])
+        fractions.append(np.interp(math.log(size), sizes, [p.fraction for p in curve]))
+    if len(counts) == 1:
+        return float(fractions[0])
+    return float(np.interp(math.log(members), np.log(counts), fractions))
