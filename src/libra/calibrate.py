@@ -1,6 +1,6 @@
-"""Fit what is not in data sheets to measurements: latencies and efficiencies.
+"""Fit latencies and efficiencies of a cluster to measured collectives.
 
-Collectives. The time of a collective is that of `libra.pieces`. Of one dimension d everything but
+The time of a collective is that of `libra.pieces`. Of one dimension d everything but
 its latency and its efficiency by size is known once the dimensions inside of it have been fitted.
 
 1. Latency: small collectives only wait. Each measured time, less what the other dimensions wait, is
@@ -12,9 +12,8 @@ its latency and its efficiency by size is known once the dimensions inside of it
    log members, through nodes a factor of 4 and of 2 apart, that is closest to them: least absolute
    relative deviations, by iteratively reweighted least squares.
 
-Matrix products. The factors e_c, m_half, n_half, k_half (and the kernel overhead t_0) of
-`libra.workload.compute` are those with the least absolute deviations of the logarithm of times, by
-Gauss-Newton steps on the same weights.
+Where only the all-reduce was measured, its curve holds for its halves, the reduce-scatter and the
+all-gather, unless a switch reduces.
 
 References
 ----------
@@ -34,21 +33,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.cluster import Cluster, cluster_bandwidth, cluster_network
+from libra.cluster import Cluster
 from libra.collectives import RETURNING, Collective, CollectiveKind, dimension_latency
 from libra.efficiency import EfficiencyPoint
 from libra.errors import FieldError
 from libra.network import Network
 from libra.pieces import Schedule, best_schedule, collective_pieces
 from libra.placement import Group
+from libra.robust import Residuals, residuals_of, robust_least_squares
 
 __all__ = [
     "CollectiveMeasurement",
     "FittedCluster",
-    "Residuals",
     "fit_cluster",
     "predict_times",
-    "residuals_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -100,54 +98,12 @@ class CollectiveMeasurement:
             )
 
 
-@dataclass(frozen=True)
-class Residuals:
-    """Relative errors (predicted - measured) / measured of a set.
-
-    Attributes
-    ----------
-    count : int
-        Measurements.
-    median, mean, worst : float
-        Of the absolute errors.
-    bias : float
-        Median of the signed errors.
-    """
-
-    count: int
-    median: float
-    mean: float
-    worst: float
-    bias: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.count} measurements, error median {self.median:.1%}, mean {self.mean:.1%}, "
-            f"worst {self.worst:.0%}, bias {self.bias:+.1%}"
-        )
-
-
-def residuals_of(predicted: Floats, measured: Floats) -> Residuals:
-    """Residuals of predicted against measured times; at least one."""
-    error = np.asarray(predicted) / np.asarray(measured) - 1
-    size = np.abs(error)
-    return Residuals(
-        len(error),
-        float(np.median(size)),
-        float(size.mean()),
-        float(size.max()),
-        float(np.median(error)),
-    )
-
-
 def predict_times(cluster: Cluster, measurements: Iterable[CollectiveMeasurement]) -> Floats:
     """Times that the cluster's model gives for the measured collectives [s]."""
     return np.array([_time(cluster, item) for item in measurements])
 
 
-def _part(
-    cluster: Cluster, item: CollectiveMeasurement
-) -> tuple[Collective, Network, Floats]:
+def _part(cluster: Cluster, item: CollectiveMeasurement) -> tuple[Collective, Network, Floats]:
     """Collective, and the part of the cluster that it needs: dimensions of its group's size."""
     used = [d for d, extent in enumerate(item.extents) if extent > 1]
     sizes = [max(e, c.size) for e, c in zip(item.extents, cluster.dimensions, strict=True)]
@@ -252,7 +208,9 @@ def _fit_latency(cluster: Cluster, d: int, items: Sequence[CollectiveMeasurement
         else:
             most = min(most, hop)
     least = min((float(np.median(hops)) for hops in small.values()), default=None)
-    return cluster.dimensions[d].latency if least is None else min(least, most)
+    if least is None:
+        return cluster.dimensions[d].latency
+    return float(f"{min(least, most):.3g}")
 
 
 def _implied_latency(cluster: Cluster, d: int, item: CollectiveMeasurement) -> float:
@@ -276,6 +234,10 @@ def _fit_curves(cluster: Cluster, d: int, items: Sequence[CollectiveMeasurement]
     curves = dict(cluster.dimensions[d].efficiency_by_size)
     for kind, rows in implied.items():
         curves[kind] = fit_curve(*np.array(rows, dtype=float).T)
+    if CollectiveKind.ALL_REDUCE in implied and not cluster.dimensions[d].in_network:
+        for kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER):
+            if kind not in implied:
+                curves[kind] = curves[CollectiveKind.ALL_REDUCE]
     return _with_dimension(cluster, d, efficiency_by_size=curves)
 
 
@@ -330,9 +292,7 @@ def fit_curve(sizes: Floats, members: Floats, fractions: Floats) -> tuple[Effici
         clipped = np.clip(row, LEAST_FRACTION, 1.0)
         kept = _needed(np.log(grid), clipped)
         named = 0 if len(counts) == 1 else int(count)
-        points += [
-            EfficiencyPoint(float(grid[k]), float(f"{clipped[k]:.3g}"), named) for k in kept
-        ]
+        points += [EfficiencyPoint(float(grid[k]), float(f"{clipped[k]:.3g}"), named) for k in kept]
     return tuple(points)
 
 
@@ -375,19 +335,3 @@ def _needed(x: Floats, values: Floats) -> list[int]:
         if np.all(np.abs(np.interp(x, x[rest], values[rest]) / values - 1) <= 0.01):
             kept = rest
     return kept
-
-
-def robust_least_squares(matrix: Floats, target: Floats, *, scale: float = 0.02) -> Floats:
-    """Solution of least absolute deviations, by reweighted least squares.
-
-    Deviations below `scale` count as squares; so small a ridge as 1e-9 decides what nothing else
-    does.
-    """
-    weight = np.ones(len(target))
-    ridge = 1e-9 * np.eye(matrix.shape[1])
-    result = np.zeros(matrix.shape[1])
-    for _ in range(50):
-        weighted = matrix * weight[:, None]
-        result = np.linalg.solve(matrix.T @ weighted + ridge, weighted.T @ target)
-        weight = 1 / np.maximum(np.abs(matrix @ result - target), scale)
-    return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -29,18 +30,27 @@ def load_presets(kind: str) -> dict[str, Any]:
     """
     presets = _read(kind)
     if kind == "networks":
-        for name, parts in _read("calibration")["networks"].items():
+        for name, parts in _calibration()["networks"].items():
             _calibrate_network(presets[name], parts)
     elif kind == "accelerators":
-        for name, fitted in _read("calibration")["accelerators"].items():
+        for name, fitted in _calibration()["accelerators"].items():
             _calibrate_accelerator(presets[name], fitted)
     return presets
 
 
-def _read(name: str) -> dict[str, Any]:
-    text = resources.files("libra.presets").joinpath(f"{name}.yaml").read_text("utf-8")
+def _text(name: str) -> str:
+    return resources.files("libra.presets").joinpath(name).read_text("utf-8")
+
+
+def _calibration() -> dict[str, Any]:
+    """Numbers that were fitted to measurements, by tools/calibrate_accelerators.py."""
+    data: dict[str, Any] = json.loads(_text("calibration.json"))
+    return data
+
+
+def _read(kind: str) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    presets: dict[str, Any] = yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader)
+    presets: dict[str, Any] = yaml.load(_text(f"{kind}.yaml"), Loader=loader)  # noqa: S506 (a safe loader)
     return presets
 
 
