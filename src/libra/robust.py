@@ -74,9 +74,9 @@ def robust_least_squares(matrix: Floats, target: Floats, *, scale: float = 0.02)
     ndarray, shape (unknowns,)
         Where nothing else decides, the smallest (a ridge of 1e-9).
     """
-    weight = np.ones(len(target))
+    weight: Floats = np.ones(len(target))
     ridge = 1e-9 * np.eye(matrix.shape[1])
-    result = np.zeros(matrix.shape[1])
+    result: Floats = np.zeros(matrix.shape[1])
     for _ in range(50):
         weighted = matrix * weight[:, None]
         result = np.linalg.solve(matrix.T @ weighted + ridge, weighted.T @ target)
