@@ -79,7 +79,8 @@ def robust_least_squares(matrix: Floats, target: Floats, *, scale: float = 0.02)
     result: Floats = np.zeros(matrix.shape[1])
     for _ in range(50):
         weighted = matrix * weight[:, None]
-        result = np.linalg.solve(matrix.T @ weighted + ridge, weighted.T @ target)
+        solved = np.linalg.solve(matrix.T @ weighted + ridge, weighted.T @ target)
+        result = np.asarray(solved, dtype=np.float64)
         weight = 1 / np.maximum(np.abs(matrix @ result - target), scale)
     return result
 
