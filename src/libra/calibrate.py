@@ -59,6 +59,10 @@ FIRST_NODE, NODE_RATIO = 65536.0, 4.0
 
 LEAST_FRACTION = 1e-4
 
+_BEND, _DIFFERENCE = 0.2, 1e-3
+"""Weights of smoothness against a relative deviation of one measurement; the first is the one with
+which every other size of the published collectives predicts the sizes between best."""
+
 
 @dataclass(frozen=True)
 class CollectiveMeasurement:
@@ -284,7 +288,8 @@ def fit_curve(sizes: Floats, members: Floats, fractions: Floats) -> tuple[Effici
     by_size = _hats(np.log(sizes), np.log(grid))
     by_members = _hats(np.log(members), np.log(counts))
     hats = (by_members[:, :, None] * by_size[:, None, :]).reshape(len(sizes), -1)
-    matrix = np.vstack([hats / fractions[:, None], _smoothness(len(counts), len(grid))])
+    scale = _local_mean(hats, by_size, fractions)
+    matrix = np.vstack([hats / fractions[:, None], _smoothness(len(counts), len(grid)) / scale])
     target = np.concatenate([np.ones(len(sizes)), np.zeros(len(matrix) - len(sizes))])
     values = robust_least_squares(matrix, target).reshape(len(counts), len(grid))
     points = []
@@ -316,15 +321,34 @@ def _hats(x: Floats, nodes: Floats) -> Floats:
     return np.array([np.interp(x, nodes, row) for row in np.eye(len(nodes))]).T
 
 
+def _local_mean(hats: Floats, by_size: Floats, fractions: Floats) -> Floats:
+    """Mean of the fractions around each node; of all numbers of members where it has none."""
+    weight = hats.sum(axis=0)
+    everywhere = by_size.T @ fractions / by_size.sum(axis=0)
+    mean = np.tile(everywhere, len(weight) // len(everywhere))
+    own = weight > 1e-6
+    mean[own] = (hats.T @ fractions)[own] / weight[own]
+    return mean
+
+
 def _smoothness(counts: int, sizes: int) -> Floats:
-    """Rows that ask neighbouring nodes, a little, to be equal: for nodes without measurements."""
+    """Rows that ask, a little, for no bends over sizes and no differences between members.
+
+    They decide where measurements do not: at nodes without any, and between two nodes whose only
+    measurements lie half-way.
+    """
     index = np.arange(counts * sizes).reshape(counts, sizes)
-    pairs = [*zip(index[1:].flat, index[:-1].flat, strict=True)]
-    pairs += [*zip(index[:, 1:].flat, index[:, :-1].flat, strict=True)]
-    rows = np.zeros((len(pairs), counts * sizes))
-    for row, (a, b) in zip(rows, pairs, strict=True):
-        row[a], row[b] = 1e-3, -1e-3
-    return rows
+    rows = []
+    for row in index:
+        for k in range(1, sizes - 1):
+            rows.append((row[[k - 1, k, k + 1]], _BEND * np.array([1.0, -2.0, 1.0])))
+    for column in index.T:
+        for k in range(1, counts):
+            rows.append((column[[k - 1, k]], _DIFFERENCE * np.array([1.0, -1.0])))
+    matrix = np.zeros((len(rows), counts * sizes))
+    for line, (nodes, values) in zip(matrix, rows, strict=True):
+        line[nodes] = values
+    return matrix
 
 
 def _needed(x: Floats, values: Floats) -> list[int]:
