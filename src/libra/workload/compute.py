@@ -27,6 +27,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -325,25 +326,32 @@ class OperatorTable:
         Index into ``KINDS`` and ``PRECISIONS``.
     flops, bytes : ndarray, shape (operators,)
         FLOPs; bytes read and written.
-    shape : ndarray, shape (operators, 3)
-        m, n, k; 0 where there is none.
+    sides : ndarray, shape (3, operators)
+        m, n and k; 0 where there is none.
     """
 
     kind: Ints
     precision: Ints
     flops: Floats
     bytes: Floats
-    shape: Floats
+    sides: Floats
+
+    @cached_property
+    def inverse_sides(self) -> Floats:
+        """1 / m, 1 / n and 1 / k; 0 where there is none."""
+        return np.divide(1.0, self.sides, out=np.zeros_like(self.sides), where=self.sides > 0)
 
 
 def tabulate_operators(operators: Sequence[Operator]) -> OperatorTable:
     """Operators as arrays, in their order."""
+    kinds = {kind: index for index, kind in enumerate(KINDS)}
+    precisions = {precision: index for index, precision in enumerate(PRECISIONS)}
     return OperatorTable(
-        np.array([KINDS.index(o.kind) for o in operators], dtype=np.int64),
-        np.array([PRECISIONS.index(o.precision) for o in operators], dtype=np.int64),
+        np.array([kinds[o.kind] for o in operators], dtype=np.int64),
+        np.array([precisions[o.precision] for o in operators], dtype=np.int64),
         np.array([o.flops for o in operators], dtype=float),
         np.array([o.bytes for o in operators], dtype=float),
-        np.array([(o.m, o.n, o.k) for o in operators], dtype=float).reshape(-1, 3),
+        np.array([(o.m, o.n, o.k) for o in operators], dtype=float).reshape(-1, 3).T.copy(),
     )
 
 
@@ -370,58 +378,60 @@ def operator_times(
         ``peak`` or ``efficiency``: the accelerator lacks one that is needed.
     """
     table = operators if isinstance(operators, OperatorTable) else tabulate_operators(operators)
-    computes = ~np.isin(table.kind, [KINDS.index(kind) for kind in MEMORY_BOUND])
-    peak = _peaks(table, computes, accelerator)
-    reached = _reached(table, accelerator)
-    rate = peak * reached[:, 0]
-    bandwidth = accelerator.memory_bandwidth * reached[:, 1]
-    moving = table.bytes / bandwidth
+    _require_known(table, accelerator)
+    known = [accelerator.efficiency.get(kind, _UNUSED) for kind in KINDS]
+    peaks = [accelerator.peak.get(precision, np.inf) for precision in PRECISIONS]
+    rates = np.outer([_compute(kind, e) for kind, e in zip(KINDS, known, strict=True)], peaks)
+    computing = table.flops / rates[table.kind, table.precision]
+    slowness = 1 / (accelerator.memory_bandwidth * np.array([e.memory for e in known]))
+    moved = table.bytes
     if accelerator.array is None:
-        halves = np.where(table.shape > 0, reached[:, 2:], 0.0)
-        sizes = np.where(table.shape > 0, table.shape, 1.0)
-        rate = rate * (sizes / (sizes + halves)).prod(axis=1)
-    computing = np.divide(table.flops, rate, out=np.zeros(len(rate)), where=computes)
-    if accelerator.array is not None:
-        shaped = computes & (table.shape > 0).all(axis=1) & (table.flops > 0)
-        slower, moved = _on_array(table, shaped, accelerator.array)
+        for key, inverse in zip(("half_m", "half_n", "half_k"), table.inverse_sides, strict=True):
+            halves = np.array([getattr(e, key) for e in known])
+            if halves.any():
+                # 1 / s(x) = 1 + x_half / x.
+                computing *= 1 + halves[table.kind] * inverse
+    else:
+        shaped = (computing > 0) & (table.sides > 0).all(axis=0)
+        slower, moved_by_array = _on_array(table, shaped, accelerator.array)
         computing[shaped] *= slower
-        moving[shaped] = moved / bandwidth[shaped]
+        moved = moved.copy()
+        moved[shaped] = moved_by_array
+    moving = moved * slowness[table.kind]
     result: Floats = accelerator.kernel_overhead + np.maximum(computing, moving)
     return result
+
+
+_UNUSED = KindEfficiency()
+
+
+def _compute(kind: OperatorKind, efficiency: KindEfficiency) -> float:
+    """Fraction e_c of the peak; infinite where arithmetic takes no time."""
+    return math.inf if kind in MEMORY_BOUND else efficiency.compute
 
 
 def _on_array(
     table: OperatorTable, shaped: NDArray[np.bool_], array: SystolicArray
 ) -> tuple[Floats, Floats]:
     """How many times longer than at the array's peak the shaped operators take, and their bytes."""
-    m, n, k = table.shape[shaped].T
+    m, n, k = table.sides[:, shaped]
     element = np.array([p.bytes for p in PRECISIONS])[table.precision[shaped]]
     run = run_matmul(array, m, n, k, element_bytes=element)
     products = table.flops[shaped] / (2 * m * n * k)
     return 1 / run.utilization, run.bytes * products
 
 
-def _peaks(table: OperatorTable, computes: NDArray[np.bool_], accelerator: Accelerator) -> Floats:
-    """Peak of each operator's precision; not a number where it does not matter."""
-    peaks = np.array([accelerator.peak.get(precision, np.nan) for precision in PRECISIONS])
-    for index in np.unique(table.precision[computes]):
-        if np.isnan(peaks[index]):
-            raise _lacking("peak", PRECISIONS[index].value, accelerator.peak, accelerator)
-    result: Floats = peaks[table.precision]
-    return result
-
-
-def _reached(table: OperatorTable, accelerator: Accelerator) -> Floats:
-    """Columns e_c, e_m, m_half, n_half, k_half of each operator's kind."""
-    known = [accelerator.efficiency.get(kind) for kind in KINDS]
-    for index in np.unique(table.kind):
-        if known[index] is None:
-            raise _lacking("efficiency", KINDS[index].value, accelerator.efficiency, accelerator)
-    columns = [
-        (e.compute, e.memory, e.half_m, e.half_n, e.half_k) if e else (np.nan,) * 5 for e in known
-    ]
-    result: Floats = np.array(columns)[table.kind]
-    return result
+def _require_known(table: OperatorTable, accelerator: Accelerator) -> None:
+    """Refuse operators of a kind or precision that the accelerator says nothing of."""
+    pairs = np.bincount(
+        table.kind * len(PRECISIONS) + table.precision, minlength=len(KINDS) * len(PRECISIONS)
+    ).reshape(len(KINDS), len(PRECISIONS))
+    for kind, counts in zip(KINDS, pairs, strict=True):
+        if counts.any() and kind not in accelerator.efficiency:
+            raise _lacking("efficiency", kind.value, accelerator.efficiency, accelerator)
+        for precision, count in zip(PRECISIONS, counts, strict=True):
+            if count and kind not in MEMORY_BOUND and precision not in accelerator.peak:
+                raise _lacking("peak", precision.value, accelerator.peak, accelerator)
 
 
 def operator_time(operator: Operator, accelerator: Accelerator) -> float:
