@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from libra.accelerators import load_accelerator, load_cluster
+from libra.accelerator_yaml import format_yaml, plain_accelerator
+from libra.accelerators import load_accelerator, load_cluster, read_accelerator
 from libra.calibrate import (
     CollectiveMeasurement,
     fit_cluster,
@@ -23,7 +24,7 @@ from libra.cluster import Cluster
 from libra.collectives import CollectiveKind, CollectiveModel
 from libra.efficiency import EfficiencyPoint, efficiency_at
 from libra.errors import FieldError, InputError
-from libra.measurements import place_row, read_collectives
+from libra.measurements import KINDS, place_row, read_collectives
 from libra.network import Dimension, Topology
 from libra.robust import fit_parameters, residuals_of, robust_least_squares
 from libra.workload.compute import (
@@ -303,6 +304,9 @@ def test_refuses_what_cannot_be_fitted(tmp_path):
         place_row(rows[0], BARE)
     with pytest.raises(FieldError, match="there is none to fit, got 0"):
         fit_cluster(BARE, [])
+    published = dataclasses.replace(BARE, collectives=CollectiveModel(compat="libra"))
+    with pytest.raises(FieldError, match="compat has neither latency nor efficiency, got libra"):
+        fit_cluster(published, [CollectiveMeasurement("all-reduce", 1.0, (2, 1), 1.0)])
     with pytest.raises(FieldError, match="needs 2 members or more"):
         CollectiveMeasurement("all-reduce", 1.0, (1, 1), 1.0)
     with pytest.raises(FieldError, match="must be finite and positive"):
@@ -312,6 +316,23 @@ def test_refuses_what_cannot_be_fitted(tmp_path):
     shapeless = dataclasses.replace(matmul(1, 1, 1), m=0)
     with pytest.raises(FieldError, match="must be matrix products with m, n and k"):
         fit_matmul([shapeless] * 9, [1.0] * 9, NPU)
+
+
+def test_from_a_table_to_an_accelerator_file(tmp_path):
+    """What `libra calibrate` is to do: read, place, fit, write, and read again."""
+    truth = measure(true_cluster(), RING_KINDS, [(8, 1), (8, 4)])
+    names = {kind: op for op, kind in KINDS.items()}
+    text = "".join(
+        f"{names[i.kind]},{i.size:.0f},{math.prod(i.extents)},,,{i.time * 1e6!r},,\n" for i in truth
+    )
+    rows, skipped = read_collectives(table(tmp_path, text))
+    assert not skipped
+    fitted = fit_cluster(BARE, [place_row(row, BARE) for row in rows], least_size=1e6)
+    assert fitted.residuals["all"].median < 0.01
+    path = tmp_path / "accelerator.yaml"
+    calibrated = dataclasses.replace(load_accelerator("a100-80gb"), cluster=fitted.cluster)
+    path.write_text(format_yaml(plain_accelerator(calibrated)), encoding="utf-8")
+    assert read_accelerator(path) == calibrated
 
 
 # --- published measurements --------------------------------------------------------------------

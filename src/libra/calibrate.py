@@ -108,13 +108,13 @@ def predict_times(cluster: Cluster, measurements: Iterable[CollectiveMeasurement
 
 
 def _part(cluster: Cluster, item: CollectiveMeasurement) -> tuple[Collective, Network, Floats]:
-    """Collective, and the part of the cluster that it needs: dimensions of its group's size."""
-    used = [d for d, extent in enumerate(item.extents) if extent > 1]
-    sizes = [max(e, c.size) for e, c in zip(item.extents, cluster.dimensions, strict=True)]
+    """Collective, network with dimensions that are large enough for it, and its bandwidths."""
     network = Network(
-        tuple(replace(c, size=s) for c, s in zip(cluster.dimensions, sizes, strict=True))
+        tuple(
+            replace(dimension, size=max(extent, dimension.size))
+            for extent, dimension in zip(item.extents, cluster.dimensions, strict=True)
+        )
     )
-    assert used
     group = Group("measured", item.extents, (1,) * len(item.extents))
     return Collective(item.kind, item.size, group), network, np.array(cluster.bandwidth)
 
@@ -169,10 +169,17 @@ def fit_cluster(
     Raises
     ------
     FieldError
-        ``measurements``: there are none.
+        ``measurements``: there are none. ``collectives``: the formulas of another tool, which have
+        neither latency nor efficiency.
     """
     if not measurements:
         raise FieldError("measurements", "there is none to fit, got 0. Add some.")
+    if cluster.collectives.compat is not None:
+        raise FieldError(
+            "collectives",
+            f"compat has neither latency nor efficiency, got {cluster.collectives.compat.value}. "
+            "Remove compat.",
+        )
     outermost = defaultdict(list)
     for item in measurements:
         outermost[max(d for d, e in enumerate(item.extents) if e > 1)].append(item)
