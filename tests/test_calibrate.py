@@ -164,14 +164,13 @@ def test_what_no_bandwidth_explains_is_clipped():
 
 
 def test_a_single_measurement_is_a_single_point():
-    assert fit_curve(np.array([1e8]), np.array([8.0]), np.array([0.5])) == (
-        EfficiencyPoint(2.0**26, 0.5),
-    )
+    assert fit_curve(*np.array([[1e8], [8.0], [0.5], [1.0]])) == (EfficiencyPoint(2.0**26, 0.5),)
 
 
 def test_points_that_say_nothing_are_left_out():
     sizes = np.array(SIZES[8:])
-    points = fit_curve(sizes, np.full(len(sizes), 8.0), np.full(len(sizes), 0.5))
+    flat = np.ones(len(sizes))
+    points = fit_curve(sizes, 8 * flat, 0.5 * flat, flat)
     assert [p.fraction for p in points] == [0.5, 0.5]
     assert [p.size for p in points] == [2.0**16, 2.0**32]
 
@@ -356,6 +355,7 @@ def test_presets_meet_the_published_collectives(rows):
         assert found.median <= 0.12 or not fitted, (label, str(found))
 
 
+@pytest.mark.slow
 def test_the_presets_are_what_the_script_fits(rows):
     clusters, _ = tool.fit_networks(rows)
     for name, fitted in clusters.items():
@@ -369,6 +369,7 @@ def test_the_presets_are_what_the_script_fits(rows):
                     assert there == pytest.approx(p.fraction, rel=0.02)
 
 
+@pytest.mark.slow
 def test_half_of_the_sizes_predict_the_other_half(rows):
     """Fitted on every other power of two, the clusters predict the sizes between: no overfit."""
     for fit in tool.FITS[:7]:

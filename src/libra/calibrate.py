@@ -10,7 +10,7 @@ its latency and its efficiency by size is known once the dimensions inside of it
 2. Efficiency: each larger measurement implies the fraction of the bandwidth with which the model
    gives exactly its time. The curve of each kind is the piecewise linear function of log size and
    log members, through nodes a factor of 4 and of 2 apart, that is closest to them: least absolute
-   relative deviations, by iteratively reweighted least squares.
+   deviations of the logarithm, each times the part of its time that the bytes took.
 
 Where only the all-reduce was measured, its curve holds for its halves, the reduce-scatter and the
 all-gather, unless a switch reduces.
@@ -19,8 +19,6 @@ References
 ----------
 .. [1] Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel
    Computing 20(3), 1994: latency and asymptotic bandwidth.
-.. [2] Holland, Welsch, "Robust regression using iteratively reweighted least-squares",
-   Communications in Statistics 6(9), 1977.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from libra.errors import FieldError
 from libra.network import Network
 from libra.pieces import Schedule, best_schedule, collective_pieces
 from libra.placement import Group
-from libra.robust import Residuals, residuals_of, robust_least_squares
+from libra.robust import Residuals, fit_parameters, residuals_of
 
 __all__ = [
     "CollectiveMeasurement",
@@ -54,12 +52,15 @@ Floats = NDArray[np.float64]
 SMALL = 32 * 1024
 """Largest buffer [bytes] whose collective is taken to wait only."""
 
-FIRST_NODE, NODE_RATIO = 65536.0, 4.0
-"""Sizes of the nodes of a curve: 64 KiB, 256 KiB, 1 MiB, 4 MiB, …"""
+FIRST_NODE, NODE_RATIO = 4096.0, 4.0
+"""Sizes of the nodes of a curve: 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB, 4 MiB, …"""
 
 LEAST_FRACTION = 1e-4
 
-_BEND, _DIFFERENCE = 0.2, 1e-3
+_LEAST_WEIGHT = 0.01
+"""Weight of a measurement that does nothing but wait."""
+
+_BEND, _DIFFERENCE = 0.1, 1e-3
 """Weights of smoothness against a relative deviation of one measurement; the first is the one with
 which every other size of the published collectives predicts the sizes between best."""
 
@@ -240,8 +241,11 @@ def _fit_curves(cluster: Cluster, d: int, items: Sequence[CollectiveMeasurement]
         if item.size > SMALL:
             whole = (CollectiveKind.ALL_TO_ALL, CollectiveKind.POINT_TO_POINT)
             inner = 1 if item.kind in whole else math.prod(item.extents[:d])
+            collective, network, _ = _part(cluster, item)
+            wait = float(dimension_latency(collective, network, cluster.collectives).sum())
+            weight = max(1 - wait / item.time, _LEAST_WEIGHT)
             fraction = implied_fraction(cluster, d, item)
-            implied[item.kind].append((item.size / inner, item.extents[d], fraction))
+            implied[item.kind].append((item.size / inner, item.extents[d], fraction, weight))
     curves = dict(cluster.dimensions[d].efficiency_by_size)
     for kind, rows in implied.items():
         curves[kind] = fit_curve(*np.array(rows, dtype=float).T)
@@ -277,13 +281,16 @@ def implied_fraction(cluster: Cluster, d: int, item: CollectiveMeasurement) -> f
     return math.exp((low + high) / 2)
 
 
-def fit_curve(sizes: Floats, members: Floats, fractions: Floats) -> tuple[EfficiencyPoint, ...]:
+def fit_curve(
+    sizes: Floats, members: Floats, fractions: Floats, weights: Floats
+) -> tuple[EfficiencyPoint, ...]:
     """Piecewise linear curves of log size and log members that are closest to fractions.
 
     Parameters
     ----------
-    sizes, members, fractions : ndarray, shape (measurements,)
-        Buffers [bytes], members, and the fractions that they reach, in (0, 1].
+    sizes, members, fractions, weights : ndarray, shape (measurements,)
+        Buffers [bytes], members, the fractions that they reach, in (0, 1], and what a deviation of
+        their logarithm counts.
 
     Returns
     -------
@@ -295,10 +302,14 @@ def fit_curve(sizes: Floats, members: Floats, fractions: Floats) -> tuple[Effici
     by_size = _hats(np.log(sizes), np.log(grid))
     by_members = _hats(np.log(members), np.log(counts))
     hats = (by_members[:, :, None] * by_size[:, None, :]).reshape(len(sizes), -1)
-    scale = _local_mean(hats, by_size, fractions)
-    matrix = np.vstack([hats / fractions[:, None], _smoothness(len(counts), len(grid)) / scale])
-    target = np.concatenate([np.ones(len(sizes)), np.zeros(len(matrix) - len(sizes))])
-    values = robust_least_squares(matrix, target).reshape(len(counts), len(grid))
+    smoothness = _smoothness(len(counts), len(grid))
+
+    def deviation(x: Floats) -> Floats:
+        fitted = np.log(hats @ np.exp(x)) - np.log(fractions)
+        return np.concatenate([fitted * weights, smoothness @ x])
+
+    start = np.log(_local_mean(hats, by_size, fractions))
+    values = np.exp(fit_parameters(deviation, start)).reshape(len(counts), len(grid))
     points = []
     for count, row in zip(counts, values, strict=True):
         clipped = np.clip(row, LEAST_FRACTION, 1.0)
