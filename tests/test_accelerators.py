@@ -2,17 +2,23 @@
 
 import dataclasses
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
-from libra.accelerator_yaml import format_yaml, plain_accelerator, quantity_text
+from libra.accelerator_yaml import format_yaml, plain_accelerator, plain_cluster, quantity_text
 from libra.accelerators import load_accelerator, load_cluster, read_accelerator
+from libra.choices import Choice
 from libra.cluster import Cluster, cluster_bandwidth, cluster_network
+from libra.collectives import CollectiveModel
+from libra.efficiency import CollectiveKind, EfficiencyPoint
 from libra.errors import FieldError, InputError
+from libra.load import load_design
 from libra.network import Dimension, Topology
-from libra.presets import list_presets, load_presets
+from libra.optimize import optimize_design
+from libra.presets import example_folder, list_presets, load_presets
 from libra.units import FLOPS, SIZE, TIME
 from libra.workload.compute import OperatorKind, Precision
 
@@ -222,6 +228,31 @@ def test_there_and_back(name, tmp_path):
     assert read_accelerator(path) == accelerator
 
 
+def test_all_keys_of_a_dimension_go_there_and_back():
+    dimension = Dimension(
+        Topology.SWITCH,
+        8,
+        "node",
+        latency=1e-6,
+        efficiency=0.5,
+        min_bandwidth=1e9,
+        max_bandwidth=4e9,
+        bandwidth_choices=(Choice(2e9, 100.0, 5.0, "cable"), Choice(4e9, 200.0, 9.0)),
+        efficiency_by_size={CollectiveKind.ALL_TO_ALL: (EfficiencyPoint(1e6, 0.5, 2),)},
+    )
+    laned = dataclasses.replace(
+        dimension, name="b", bandwidth_choices=None, lane=1e9, max_lanes=4, radix=64
+    )
+    model = CollectiveModel(
+        algorithm="balanced",
+        chunks=4,
+        endpoint_delay=1e-7,
+        efficiency={CollectiveKind.ALL_REDUCE: (EfficiencyPoint(1e6, 0.5),)},
+    )
+    cluster = Cluster((dimension, laned), (2e9, 3e9), model, "own", "mine", {"a": "b"}, ("a",))
+    assert load_cluster(yaml.safe_load(format_yaml(plain_cluster(cluster)))) == cluster
+
+
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
@@ -304,3 +335,16 @@ def test_refuses_clusters_that_are_none():
         Cluster((), ())
     with pytest.raises(FieldError, match="needs one bandwidth for each of the 1 dimensions"):
         dataclasses.replace(Cluster((switch(8),), (1e9,)), bandwidth=(1e9, 1e9))
+
+
+def test_a_design_may_name_a_cluster(tmp_path):
+    """Its dimensions with their latencies and efficiencies; its bandwidths stay open."""
+    shutil.copy(example_folder() / "workloads" / "resnet-50.txt", tmp_path / "w.txt")
+    path = tmp_path / "design.yaml"
+    path.write_text(
+        "network: dgx-h100\nworkloads:\n  - {trace: w.txt, parallel: {dp: 1024}}\n"
+        "constraints: [node <= 450 GB/s, pod <= 50 GB/s]\n"
+    )
+    design = load_design(path)
+    assert design.network == load_cluster("dgx-h100").network
+    assert optimize_design(design).bandwidth == pytest.approx([450e9, 50e9])

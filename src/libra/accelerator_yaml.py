@@ -16,6 +16,7 @@ from libra.units import (
     BANDWIDTH,
     FLOPS,
     FREQUENCY,
+    MONEY,
     POWER,
     SIZE,
     TIME,
@@ -38,6 +39,7 @@ _UNITS = {
     BANDWIDTH: ("TB/s", "GB/s", "B/s"),
     FLOPS: ("TFLOP/s", "FLOP/s"),
     FREQUENCY: ("GHz", "MHz", "Hz"),
+    MONEY: ("USD",),
     POWER: ("W",),
     SIZE: ("GiB", "MiB", "KiB", "GB", "MB", "B"),
     TIME: ("s", "ms", "us", "ns"),
@@ -129,15 +131,21 @@ def _changed(value: Any) -> dict[str, Any]:
     }
 
 
-def _plain_dimension(dimension: Dimension) -> dict[str, Any]:
-    data = _changed(dimension) | {"topology": dimension.topology.value}
-    for key, kind in (
-        ("latency", TIME),
-        ("min_bandwidth", BANDWIDTH),
-        ("max_bandwidth", BANDWIDTH),
-    ):
+def _as_text(data: dict[str, Any], **kinds: Kind) -> None:
+    """Turn the numbers of some keys, where they are there, into text with their unit."""
+    for key, kind in kinds.items():
         if key in data:
             data[key] = quantity_text(data[key], kind)
+
+
+def _plain_dimension(dimension: Dimension) -> dict[str, Any]:
+    data = _changed(dimension) | {"topology": dimension.topology.value}
+    _as_text(data, latency=TIME, min_bandwidth=BANDWIDTH, max_bandwidth=BANDWIDTH, lane=BANDWIDTH)
+    if dimension.bandwidth_choices is not None:
+        choices = [_changed(choice) for choice in dimension.bandwidth_choices]
+        for choice in choices:
+            _as_text(choice, bandwidth=BANDWIDTH, price=MONEY, power=POWER)
+        data["bandwidth_choices"] = choices
     if dimension.efficiency_by_size:
         data["efficiency_by_size"] = plain_curves(dimension.efficiency_by_size)
     return data

@@ -362,8 +362,8 @@ def dimension_latency(
     r"""Time that one chunk of a collective waits in each dimension besides sending its bytes.
 
     A message takes ``hops x latency + endpoint delay``, and the NPU delays once more at the end of
-    each way; a switch is two hops, the neighbour on a strided ring as many as the stride. The
-    messages one after the other are
+    each way; a switch is two hops for each of its tiers, the neighbour on a strided ring as many as
+    the stride. The messages one after the other are
 
     - ring: e - 1; fully connected: 1 (direct); switch: log2 e (halving or doubling), for a
       reduce-scatter or an all-gather; twice that for an all-reduce, but 1 if the switch reduces;
@@ -402,7 +402,11 @@ def _messages(
 ) -> tuple[int, int]:
     """Messages one after the other and the hops they cross together."""
     topology = dimension.topology
-    hop = {Topology.RING: stride, Topology.FULLY_CONNECTED: 1, Topology.SWITCH: 2}[topology]
+    hop = {
+        Topology.RING: stride,
+        Topology.FULLY_CONNECTED: 1,
+        Topology.SWITCH: 2 * dimension.switch_tiers,
+    }[topology]
     one_way = {
         Topology.RING: extent - 1,
         Topology.FULLY_CONNECTED: 1,

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 from libra.collectives import Algorithm, CollectiveModel
 from libra.constraints import LinearConstraint, bound_constraints
-from libra.cost import PriceList, bandwidth_prices
+from libra.cost import PowerList, PriceList
 from libra.errors import FieldError
 from libra.network import Network
 from libra.pieces import Schedule, best_schedule
 from libra.placement import Group
+from libra.pricing import Pricing, build_pricing
 from libra.time_limits import TimeLimit
 from libra.timing import StepTiming, build_timing
+from libra.units import BANDWIDTH, MONEY
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
 
@@ -93,6 +95,8 @@ class Design:
         The design file as plain data, overrides applied.
     warnings : tuple of str
         What a user should know before trusting a result.
+    power : PowerList or None
+        Power by tier; None: not known.
     """
 
     network: Network
@@ -107,28 +111,78 @@ class Design:
     file: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    power: PowerList | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", Objective(self.objective))
         check_names([w.name for w in self.workloads])
         check_baseline(self.baseline, self.network)
         check_algorithm(self.collectives, self.network)
-        check_shrinking(self.objective, self.fixed_cost, self.rows, self.time_limits)
+        check_shrinking(self.objective, self.fixed_cost, self.rows, self.time_limits, self.discrete)
 
     @cached_property
+    def pricing(self) -> Pricing:
+        """Cost and power as functions of the bandwidths."""
+        return build_pricing(self.network, self.prices, self.power)
+
+    @property
     def bandwidth_prices(self) -> NDArray[np.float64]:
-        """Price of bandwidth in each dimension for the whole network [USD per byte/s]."""
-        return bandwidth_prices(self.network, self.prices)
+        """Price of bandwidth in each column of `pricing` for the whole network [USD per byte/s]."""
+        return self.pricing.price
 
     @property
     def fixed_cost(self) -> float:
-        """Cost that does not depend on bandwidths, C0: that of the NPUs [USD]."""
-        return self.network.npus * self.prices.npu
+        """Cost that does not depend on bandwidths, C0: that of the NPUs and their energy [USD]."""
+        return fixed_cost(self.network, self.prices, self.power)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether some bandwidths come in parts or lanes."""
+        return any(table is not None for table in self.pricing.tables)
 
     @cached_property
     def rows(self) -> tuple[LinearConstraint, ...]:
         """All constraints: those written, then the dimensions' own limits."""
-        return self.constraints + bound_constraints(self.network)
+        return self.constraints + bound_constraints(self.network, self.pricing.owner)
+
+    @cached_property
+    def column_rows(self) -> tuple[LinearConstraint, ...]:
+        """How much the columns of `pricing` hold, and what the choices reach from and to."""
+        return column_rows(self.network, self.pricing)
+
+    def row_slack(self, row: LinearConstraint, bandwidth: NDArray[np.float64]) -> float:
+        """Room that a constraint leaves at given bandwidths [bytes/s, USD or W]."""
+        if row.kind is BANDWIDTH:
+            return row.slack(self.pricing.split(bandwidth))
+        amounts = self.pricing.costs if row.kind is MONEY else self.pricing.powers
+        return row.slack(bandwidth, float(amounts(bandwidth).sum()))
+
+
+def fixed_cost(network: Network, prices: PriceList, power: PowerList | None) -> float:
+    """Cost of the NPUs and of the energy they use, C0 [USD]."""
+    energy = 0.0
+    if prices.energy is not None and power is not None:
+        energy = prices.energy.per_watt * power.npu
+    return network.npus * (prices.npu + energy)
+
+
+def column_rows(network: Network, pricing: Pricing) -> tuple[LinearConstraint, ...]:
+    """Rows that keep columns within their widths and bandwidths between the extreme choices."""
+    rows = []
+    for k, (d, width) in enumerate(zip(pricing.owner.tolist(), pricing.width, strict=True)):
+        if np.isfinite(width):
+            relation = "==" if pricing.full[k] else "<="
+            text = f"{network.names[d]}: step {k + 1} {relation} {width / 1e9:g} GB/s"
+            one = np.eye(len(pricing.owner))[k]
+            rows.append(LinearConstraint(text, one, relation, float(width), BANDWIDTH))
+    for d, table in enumerate(pricing.tables):
+        if table is not None and not table.own:
+            mine = (pricing.owner == d).astype(np.float64)
+            for relation, value in ((">=", table.bandwidth[0]), ("<=", table.bandwidth[-1])):
+                end = "smallest" if relation == ">=" else "largest"
+                text = f"{network.names[d]} {relation} {value / 1e9:g} GB/s, the {end} choice"
+                rows.append(LinearConstraint(text, mine, relation, float(value), BANDWIDTH))
+    return tuple(rows)
 
 
 def check_weight(weight: float) -> None:
@@ -205,6 +259,7 @@ def check_shrinking(
     fixed_cost: float,
     rows: Sequence[LinearConstraint],
     time_limits: Sequence[TimeLimit],
+    discrete: bool = False,
 ) -> None:
     """Refuse ``time-cost`` and ``cost`` where zero bandwidth meets all constraints for nothing.
 
@@ -213,6 +268,8 @@ def check_shrinking(
     FieldError
         Names the objective.
     """
+    if discrete:  # The smallest choice is more than nothing; `libra.product` sees to the rest.
+        return
     free = not time_limits and all(row.slack(np.zeros_like(row.coefficients)) >= 0 for row in rows)
     if objective is Objective.COST and free:
         raise FieldError(

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from libra.collectives import CollectiveModel
 from libra.constraints import LinearConstraint, bound_constraints, parse_constraint
-from libra.cost import bandwidth_prices
+from libra.cost import needed_parts
 from libra.design import (
     Design,
     Workload,
@@ -24,6 +22,7 @@ from libra.design import (
     check_baseline,
     check_names,
     check_shrinking,
+    fixed_cost,
 )
 from libra.errors import FieldError, InputError, Place, Problem, in_file_order, nearest, shown
 from libra.files import read_text
@@ -31,6 +30,7 @@ from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
 from libra.formats.astra_sim_policy import place_text_workload
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups
+from libra.pricing import Pricing, build_pricing
 from libra.schema import DesignFile, WorkloadEntry, file_place, read_design_file
 from libra.time_limits import TimeLimit, is_time_limit, parse_time_limit
 from libra.workload.pipeline import Pipeline, pipeline_graph
@@ -104,9 +104,10 @@ class _Assembly:
         """Design, or None after noting what is wrong with the file."""
         file = self.parsed
         network = self.network()
-        rows = self.constraints(network, self.prices(network))
+        pricing = self.pricing(network)
+        rows = self.constraints(network, pricing)
         limits = self.time_limits()
-        self.check_whole(network, rows, limits)
+        self.check_whole(network, pricing, rows, limits)
         workloads = self.workloads(network)
         if self.problems:
             return None
@@ -129,7 +130,8 @@ class _Assembly:
             limits,
             self.source.file,
             self.source.data,
-            _warnings(workloads, network, file.collectives),
+            _warnings(workloads, network, file),
+            file.power,
         )
         return self.attempt((), build)
 
@@ -139,39 +141,44 @@ class _Assembly:
             return None
         return self.attempt(("network",), lambda: Network(dimensions))
 
-    def prices(self, network: Network | None) -> NDArray[np.float64] | None:
-        """Prices of the dimensions, or None after noting tiers and parts that have none."""
-        prices = self.parsed.prices
-        if prices is None or network is None:
+    def pricing(self, network: Network | None) -> Pricing | None:
+        """Cost and power of the network, or None after noting tiers and parts without figures."""
+        prices, power = self.parsed.prices, self.parsed.power
+        if prices is None or network is None or (power is None and "power" in self.source.data):
             return None
-        unknown = [d for d, n in enumerate(network.dimensions) if n.tier not in prices.tiers]
-        for d in unknown:
-            tier = network.dimensions[d].tier
-            self.note(
-                ("network", d, "tier"),
-                f"no prices for this tier, got {shown(tier)}. {nearest(tier, prices.tiers)}",
-            )
-        return (
-            None
-            if unknown
-            else self.attempt(("prices",), lambda: bandwidth_prices(network, prices))
-        )
+        before = len(self.problems)
+        for d, dimension in enumerate(network.dimensions):
+            for figures, name in ((prices, "prices"), (power, "power figures")):
+                if figures is not None and dimension.tier not in figures.tiers:
+                    self.note(
+                        ("network", d, "tier"),
+                        f"no {name} for this tier, got {shown(dimension.tier)}. "
+                        f"{nearest(dimension.tier, figures.tiers)}",
+                    )
+        if len(self.problems) > before:
+            return None
+        return self.attempt((), lambda: build_pricing(network, prices, power))
 
     def constraints(
-        self, network: Network | None, prices: NDArray[np.float64] | None
+        self, network: Network | None, pricing: Pricing | None
     ) -> tuple[LinearConstraint, ...] | None:
         """Rows of all linear constraints, or None after noting what is wrong."""
         if network is None:
             return None
-        if prices is None:  # Already noted; any will do to check the constraints.
-            prices = np.ones(len(network.dimensions))
+        # What is wrong with the figures is noted already; any will do to check the constraints.
+        some = np.ones(len(network.dimensions))
+        prices = some if pricing is None else pricing.price
+        power = None if self.parsed.power is None else some if pricing is None else pricing.power
+        owner = None if pricing is None else pricing.owner
         rows = []
         for k, text in enumerate(self.parsed.constraints):
             if text is not None and is_time_limit(text):
                 continue
             place: Place = ("constraints", k)
             file, line = self.source.locate(place)
-            read = partial(parse_constraint, text or "", network, prices, file, line)
+            read = partial(
+                parse_constraint, text or "", network, prices, file, line, power=power, owner=owner
+            )
             rows.append(None if text is None else self.attempt(place, read))
         return tuple(row for row in rows if row is not None) if None not in rows else None
 
@@ -189,6 +196,7 @@ class _Assembly:
     def check_whole(
         self,
         network: Network | None,
+        pricing: Pricing | None,
         rows: tuple[LinearConstraint, ...] | None,
         limits: tuple[TimeLimit, ...],
     ) -> None:
@@ -202,15 +210,21 @@ class _Assembly:
         model = file.collectives
         if model is not None:
             self.attempt((), lambda: check_algorithm(model, network))
-        if rows is not None and file.objective is not None and file.prices is not None:
-            check = partial(
-                check_shrinking,
-                file.objective,
-                network.npus * file.prices.npu,
-                rows + bound_constraints(network),
-                limits,
-            )
-            self.attempt((), check)
+        if None in (rows, pricing, file.objective, file.prices):
+            return
+        assert rows is not None
+        assert pricing is not None
+        assert file.objective is not None
+        assert file.prices is not None
+        check = partial(
+            check_shrinking,
+            file.objective,
+            fixed_cost(network, file.prices, file.power),
+            rows + bound_constraints(network, pricing.owner),
+            limits,
+            any(table is not None for table in pricing.tables),
+        )
+        self.attempt((), check)
 
     def workloads(self, network: Network | None) -> tuple[Workload, ...]:
         """Workloads that are right, after noting what is wrong with the others."""
@@ -349,11 +363,22 @@ def _pipeline(
         raise FieldError(("pipeline", *error.place), error.message) from None
 
 
-def _warnings(
-    workloads: Sequence[Workload], network: Network, model: CollectiveModel
-) -> tuple[str, ...]:
+def _warnings(workloads: Sequence[Workload], network: Network, file: DesignFile) -> tuple[str, ...]:
     """What a user should know before trusting a result."""
-    found = []
+    found, model = [], file.collectives
+    assert model is not None
+    if file.power is not None:
+        parts = {
+            f"{d.tier}.{part}"
+            for d in network.dimensions
+            for part in needed_parts(d)
+            if d.choices is None or d.choices[0].power is None
+        }
+        found += [
+            f"power: the figure of {part} is unconfirmed, see `libra presets power`."
+            for part in file.power.unconfirmed
+            if part in parts
+        ]
     if model.compat is not None and any(d.latency or d.efficiency < 1 for d in network.dimensions):
         found.append(
             f"collectives.compat {model.compat.value}: its formulas have no latency or efficiency, "

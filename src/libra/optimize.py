@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from libra.collectives import Algorithm
+from libra.constraints import LinearConstraint
 from libra.design import Design, Objective, Schedules, Workload, best_schedules, time_design
+from libra.discrete import reach
 from libra.errors import SolverError
 from libra.feasibility import check_bounded, explain_infeasible, implied_equalities
+from libra.no_choice import explain_no_choice
+from libra.parts import build_parts
 from libra.pieces import Schedule
 from libra.product import minimise_product
-from libra.program import Goal, Program, build_program
+from libra.program import Goal, build_program
 from libra.result import Result, Solver, limit_prices, make_result, shadow_prices
-from libra.search import Optimum, Search, minimise
+from libra.search import Optimum, Search
+from libra.timing import StepTiming
 from libra.too_slow import explain_too_slow
 
 __all__ = ["GAP", "Targets", "best_alone", "find_targets", "optimize_design"]
@@ -67,17 +72,19 @@ def optimize_design(design: Design) -> Result:
     targets = find_targets(design)
     answer = _settle_schedules(design, targets, _solve(design, targets, None))
     optimum, search = answer.optimum, answer.search
+    bandwidth = design.pricing.join(optimum.bandwidth)
     return make_result(
         design,
         answer.schedules,
-        optimum.bandwidth,
+        bandwidth,
         timings=answer.search.program.timings,
         status="optimal",
         objective=optimum.value,
         bound=optimum.bound,
         schedule_bound=answer.schedule_bound,
+        continuous=_continuous(design, targets, answer) if design.discrete else None,
         references=targets.references,
-        shadow=shadow_prices(design, optimum.bandwidth, search.program.rows, optimum.multipliers)
+        shadow=shadow_prices(design, bandwidth, search.program.rows, optimum.multipliers)
         + limit_prices(
             design,
             targets.seconds,
@@ -147,25 +154,33 @@ def _solve(design: Design, targets: Targets, schedules: Schedules | None) -> _An
     Constraints that meet in a point or an edge leave the cone program no interior, which its
     solver needs. Where it fails, those that hold with equality anyway are found and it tries again.
     """
-    weights = np.array([w.weight for w in design.workloads])
     timings = time_design(design, schedules)
     promise = _PROMISE[design.objective]
-    search = _search(build_program(timings, weights, design.rows), targets)
-    optimum = _OBJECTIVES[design.objective](design, search)
+    all_rows = design.rows + design.column_rows
+    search = _search(design, targets, timings, all_rows)
+    optimum = _OBJECTIVES[design.objective](design, search, targets)
     if optimum.gap > promise:
         used = search.program.used
-        if error := explain_infeasible(design.rows, used):
+        if error := explain_infeasible(all_rows, used):
+            raise error
+        parts = search.parts
+        if parts is not None and (error := explain_no_choice(parts, search.program.rows, all_rows)):
             raise error
         names = [w.name for w in design.workloads]
         if design.time_limits and (
             error := explain_too_slow(
-                search.program, design.rows, design.time_limits, names, targets.seconds
+                search.program,
+                all_rows,
+                design.time_limits,
+                names,
+                targets.seconds,
+                design.pricing,
             )
         ):
             raise error
-        rows, rounds = implied_equalities(design.rows, len(used)), search.rounds
-        search = _search(build_program(timings, weights, rows), targets, rounds)
-        optimum = _OBJECTIVES[design.objective](design, search)
+        rows, rounds = implied_equalities(all_rows, len(used)), search.rounds
+        search = _search(design, targets, timings, rows, rounds)
+        optimum = _OBJECTIVES[design.objective](design, search, targets)
     if optimum.gap > promise:
         raise SolverError(
             f"stopped after {search.rounds} rounds at a relative gap of {optimum.gap:.1e}. "
@@ -174,8 +189,25 @@ def _solve(design: Design, targets: Targets, schedules: Schedules | None) -> _An
     return _Answer(optimum, search, schedules or ())
 
 
-def _search(program: Program, targets: Targets, rounds: int = 0) -> Search:
-    return Search(program, limits=targets.limits, references=targets.references, rounds=rounds)
+def _continuous(design: Design, targets: Targets, answer: _Answer) -> float | None:
+    """Best objective if bandwidths did not come in parts; None if it was not found."""
+    search = replace(answer.search, parts=None, rounds=0)
+    optimum = _OBJECTIVES[design.objective](design, search, targets)
+    return optimum.value if optimum.gap <= _PROMISE[design.objective] else None
+
+
+def _search(
+    design: Design,
+    targets: Targets,
+    timings: Sequence[StepTiming],
+    rows: Sequence[LinearConstraint],
+    rounds: int = 0,
+) -> Search:
+    """Search for a design's optimum under given rows."""
+    weights = np.array([w.weight for w in design.workloads])
+    program = build_program(timings, weights, rows, design.pricing.owner)
+    parts = build_parts(design.pricing, rows, program.rows)
+    return Search(program, limits=targets.limits, parts=parts, rounds=rounds)
 
 
 def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _Answer:
@@ -186,8 +218,7 @@ def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _An
     schedules that are best at the last bandwidths and the bandwidths that are best for those
     schedules follow each other until the schedules repeat. The best answer met is kept.
     """
-    bandwidth = relaxed.optimum.bandwidth
-    schedules = best_schedules(design, bandwidth)
+    schedules = best_schedules(design, design.pricing.join(relaxed.optimum.bandwidth))
     if _attained(design, relaxed, schedules):
         return replace(relaxed, schedules=schedules)
     best: _Answer | None = None
@@ -199,7 +230,7 @@ def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _An
         rounds += answer.search.rounds
         if best is None or answer.optimum.value < best.optimum.value:
             best = answer
-        schedules = best_schedules(design, answer.optimum.bandwidth)
+        schedules = best_schedules(design, design.pricing.join(answer.optimum.bandwidth))
     assert best is not None
     best.search.rounds = rounds
     return replace(best, schedule_bound=relaxed.optimum.bound)
@@ -207,7 +238,7 @@ def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _An
 
 def _attained(design: Design, relaxed: _Answer, schedules: Schedules) -> bool:
     """Whether each collective of a relaxed answer takes as long with the schedules."""
-    model, bandwidth = design.collectives, relaxed.optimum.bandwidth
+    model, bandwidth = design.collectives, design.pricing.join(relaxed.optimum.bandwidth)
     only = Schedule(model.chunks, model.algorithm)
     fixed = model.algorithm is not Algorithm.BALANCED or model.chunks is None
     if fixed and all(chosen == only for part in schedules for chosen in part):
@@ -221,31 +252,38 @@ def _attained(design: Design, relaxed: _Answer, schedules: Schedules) -> bool:
     return True
 
 
-def minimise_time(design: Design, search: Search) -> Optimum:
+def minimise_time(design: Design, search: Search, targets: Targets) -> Optimum:
     """Least weighted sum of step times."""
-    free = np.zeros(search.program.dimensions)
+    free = np.zeros(search.program.columns)
     check_bounded(search.program, design.network, design.rows, free)
-    return minimise(search, Goal(free, search.program.weights, search.limits))
+    return reach(search, Goal(free, search.program.weights, search.limits))
 
 
-def minimise_cost(design: Design, search: Search) -> Optimum:
+def minimise_cost(design: Design, search: Search, targets: Targets) -> Optimum:
     """Least cost of the network within the time limits."""
     price = design.bandwidth_prices
     check_bounded(search.program, design.network, design.rows, price)
-    return minimise(search, Goal(price, 0 * search.program.weights, search.limits))
+    return reach(search, Goal(price, 0 * search.program.weights, search.limits, spend=1.0))
 
 
-def minimise_worst_time(design: Design, search: Search) -> Optimum:
+def minimise_time_cost(design: Design, search: Search, targets: Targets) -> Optimum:
+    """Least weighted sum of step times, times the cost of network and NPUs."""
+    return minimise_product(design, search)
+
+
+def minimise_worst_time(design: Design, search: Search, targets: Targets) -> Optimum:
     """Least value of the largest slowdown against each workload's own best."""
-    free = np.zeros(search.program.dimensions)
+    free = np.zeros(search.program.columns)
     check_bounded(search.program, design.network, design.rows, free)
-    goal = Goal(free, 0 * search.program.weights, search.limits, search.references)
-    return minimise(search, goal)
+    assert targets.references is not None
+    ratios = np.diag(1 / targets.references)
+    goal = Goal(free, 0 * search.program.weights, search.limits, ratios)
+    return reach(search, goal)
 
 
-_OBJECTIVES: dict[Objective, Callable[[Design, Search], Optimum]] = {
+_OBJECTIVES: dict[Objective, Callable[[Design, Search, Targets], Optimum]] = {
     Objective.TIME: minimise_time,
-    Objective.TIME_COST: minimise_product,
+    Objective.TIME_COST: minimise_time_cost,
     Objective.COST: minimise_cost,
     Objective.WORST_TIME: minimise_worst_time,
 }

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.breakdown import WorkloadResult, workload_result
+from libra.bill import BillItem, bill_of_materials
+from libra.breakdown import Gain, WorkloadResult, bandwidth_gains, workload_result
 from libra.certificate import Multipliers
 from libra.design import Design, Objective, Schedules, best_schedules, time_design
 from libra.program import Rows
@@ -86,7 +88,7 @@ class Result:
     bound_time : float or None
         Proven lower bound of the step time, for the objective ``time`` [s].
     network_cost : float
-        Without the NPUs [USD].
+        Energy included where it has a price, NPUs not [USD].
     network_power : float or None
         [W]; None: the design has no power figures.
     objective_value, objective_bound : float
@@ -110,6 +112,11 @@ class Result:
         How each distinct collective of each workload runs.
     slowdowns : tuple of float or None
         Step time of each workload over its own best under the linear constraints; None: not needed.
+    timings : tuple of StepTiming
+        Time models of the workloads with the schedules.
+    continuous_objective : float or None
+        Where bandwidths come in lanes or parts: the best objective if they did not, at prices that
+        no parts undercut.
     simulations : tuple of Simulation or None
         Of each workload's step, where it was asked for, see `libra.evaluate.simulate_result`.
     """
@@ -130,6 +137,8 @@ class Result:
     design: Design
     solver: Solver | None
     schedules: Schedules
+    timings: tuple[StepTiming, ...] = field(repr=False)
+    continuous_objective: float | None = None
     slowdowns: tuple[float, ...] | None = None
     simulations: tuple[Simulation, ...] | None = None
 
@@ -137,6 +146,21 @@ class Result:
     def bound_time(self) -> float | None:
         """Proven lower bound of the step time [s]; None unless the objective is time."""
         return self.objective_bound if self.design.objective is Objective.TIME else None
+
+    @property
+    def energy_cost(self) -> float:
+        """Part of the network's cost that pays for its energy [USD]."""
+        return self.design.pricing.energy_per_watt * (self.network_power or 0.0)
+
+    @cached_property
+    def bill(self) -> tuple[BillItem, ...]:
+        """Bill of materials of the network."""
+        return bill_of_materials(self.design, self.bandwidth)
+
+    @cached_property
+    def gains(self) -> tuple[Gain, ...]:
+        """What more bandwidth in each dimension alone would bring."""
+        return bandwidth_gains(self.design, self.timings, self.bandwidth, self.step_time)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with the keys of ``libra optimize --json``."""
@@ -154,7 +178,9 @@ class Result:
             "objective_value": self.objective_value,
             "objective_bound": self.objective_bound,
             "network_cost_usd": self.network_cost,
+            "energy_cost_usd": self.energy_cost,
             "network_power_w": self.network_power,
+            "continuous_objective": self.continuous_objective,
             "speedup_vs_baseline": self.speedup,
             "baseline_GBps": [b / GB_PER_S for b in self.baseline.tolist()],
             "workloads": self._workload_dicts(),
@@ -169,6 +195,8 @@ class Result:
                 }
                 for p in self.shadow_prices
             ],
+            "gains": [gain.to_dict() for gain in self.gains],
+            "bill_of_materials": [item.to_dict() for item in self.bill],
             "solver": None
             if solver is None
             else {
@@ -206,7 +234,7 @@ class Result:
             "block": [f"{d.topology.code}({d.size})" for d in self.design.network.dimensions],
             "tier": [d.tier for d in self.design.network.dimensions],
             "bandwidth_GBps": (self.bandwidth / GB_PER_S).tolist(),
-            "cost_usd": (self.bandwidth * self.design.bandwidth_prices).tolist(),
+            "cost_usd": self.design.pricing.costs(self.bandwidth).tolist(),
         }
         for w in self.workloads:
             columns[f"busy_s {w.name}"] = list(w.busy)
@@ -258,11 +286,11 @@ def shadow_prices(
             int(k): float(-y * f)
             for k, y, f in zip(rows.source, multipliers.rows, rows.factor, strict=True)
         }
-    found = []
+    found, columns = [], design.pricing.split(bandwidth)
     for k, row in enumerate(design.rows):
         name, unit = row.unit
-        value, slack = value_of.get(k), row.slack(bandwidth)
-        size = max(float(np.abs(row.coefficients) @ bandwidth), abs(row.bound))
+        value, slack = value_of.get(k), design.row_slack(row, bandwidth)
+        size = max(float(np.abs(row.coefficients) @ columns), abs(row.bound))
         if value is not None and slack > _LOOSE * size:
             value = 0.0
         per = f"({name})" if row.kind is BANDWIDTH else name
@@ -332,6 +360,7 @@ def make_result(
     objective: float | None = None,
     bound: float | None = None,
     schedule_bound: float | None = None,
+    continuous: float | None = None,
     references: Floats | None = None,
     shadow: tuple[ShadowPrice, ...],
     solver: Solver | None = None,
@@ -342,7 +371,7 @@ def make_result(
     """
     if timings is None:
         timings = time_design(design, schedules)
-    cost = float(design.bandwidth_prices @ bandwidth)
+    cost = design.pricing.cost(bandwidth)
     paths = [critical_path(timing, bandwidth) for timing in timings]
     step_time = sum(w.weight * p.time for w, p in zip(design.workloads, paths, strict=True))
     slowdowns = (
@@ -364,11 +393,13 @@ def make_result(
         bandwidth=bandwidth,
         step_time=step_time,
         network_cost=cost,
-        network_power=None,
+        network_power=design.pricing.network_power(bandwidth),
         objective_value=objective,
         objective_bound=bound,
         gap=gap,
         schedules=schedules,
+        timings=tuple(timings),
+        continuous_objective=continuous,
         slowdowns=slowdowns,
         schedule_bound=schedule_bound,
         speedup=equal / step_time if step_time > 0 else 1.0,

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from libra.certificate import Multipliers, certified_bound
 from libra.master import MasterSolution, solve_master
+from libra.parts import Parts
 from libra.polish import polish
 from libra.program import Cut, Goal, Program
 from libra.timing import critical_path
 
-__all__ = ["MOST_ROUNDS", "Optimum", "Search", "first_guess", "minimise", "safe_scale", "weighted"]
+__all__ = ["MOST_ROUNDS", "Optimum", "Search", "first_guess", "minimise", "safe_scale"]
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +39,7 @@ class Search:
     cuts: list[Cut] = field(default_factory=list)
     known: set[tuple[int, float, bytes]] = field(default_factory=set)
     limits: Floats = field(default_factory=lambda: np.zeros(0))
-    references: Floats | None = None
+    parts: Parts | None = None
     scale: Floats = field(init=False)
     rounds: int = 0
 
@@ -49,8 +50,8 @@ class Search:
         self.step_times(self.scale)
 
     def step_times(self, bandwidth: Floats) -> tuple[Floats, bool]:
-        """Step time of each workload [s] and whether a new cut was found."""
-        times, new = [], False
+        """Step time of each workload [s] at given columns, and whether a new cut was found."""
+        times, new, bandwidth = [], False, self.program.join(bandwidth)
         for w, timing in enumerate(self.program.timings):
             path = critical_path(timing, bandwidth)
             times.append(path.time)
@@ -93,7 +94,7 @@ def first_guess(program: Program) -> Floats:
     guess = each.min(axis=0, initial=np.inf)
     known = guess[np.isfinite(guess)]
     guess[~np.isfinite(guess)] = np.median(known) if len(known) else 1e11
-    result: Floats = guess / program.dimensions
+    result: Floats = guess / program.columns
     return result
 
 
@@ -135,12 +136,6 @@ def minimise(search: Search, goal: Goal, aim: float = _AIM) -> Optimum:
             best = replace(best, value=value, bandwidth=bandwidth)
         search.scale = safe_scale(master.bandwidth)
     return best
-
-
-def weighted(weights: Floats, times: Floats) -> float:
-    """Weighted sum of times, of which those with weight 0 may be infinite."""
-    used = weights > 0
-    return float(weights[used] @ times[used])
 
 
 def _made_feasible(program: Program, master: MasterSolution) -> Floats | None:

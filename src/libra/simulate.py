@@ -236,7 +236,8 @@ def _visit_time(
         speed /= extent - 1 if how is Messages.DIRECT else 1
     if published:
         return row_time([(0, size) for _, size in rows], bandwidth, 0.0, 0.0, tick)
-    hop = dimension.latency * {Topology.RING: stride, Topology.SWITCH: 2}.get(dimension.topology, 1)
+    hops = {Topology.RING: stride, Topology.SWITCH: 2 * dimension.switch_tiers}
+    hop = dimension.latency * hops.get(dimension.topology, 1)
     return row_time(rows, speed, hop, model.endpoint_delay, tick)
 
 

@@ -1,4 +1,4 @@
-"""Quantities: text with a unit at the border, SI floats (bytes, s, bytes/s, USD, W, FLOP/s) inside.
+"""Quantities: text with a unit at the border, SI floats (bytes, s, USD, W, FLOP/s, …) inside.
 
 ``GB/s`` is 1e9 bytes/s and ``GiB/s`` is 2**30 bytes/s; ``Gbit/s`` is 1e9/8 bytes/s. A bare number
 where a unit is due is refused, as is a unit of the wrong kind: nothing is guessed.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BANDWIDTH",
+    "DURATION",
     "ENERGY_PRICE",
     "FLOPS",
     "FREQUENCY",
@@ -34,6 +35,7 @@ __all__ = [
     "Kind",
     "format_bytes",
     "format_money",
+    "format_power",
     "format_time",
     "parse_number",
     "parse_quantity",
@@ -45,9 +47,8 @@ GB_PER_S = 1e9
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 
-# A dimension is a tuple of exponents of (byte, second, US dollar, watt, flop).
+# A dimension is a tuple of exponents of (byte, second, US dollar, watt, floating-point operation).
 _Exponents = tuple[int, int, int, int, int]
-_NONE: _Exponents = (0, 0, 0, 0, 0)
 
 
 def _atoms() -> dict[str, tuple[float, _Exponents]]:
@@ -56,17 +57,19 @@ def _atoms() -> dict[str, tuple[float, _Exponents]]:
         table[f"{prefix}B"] = (scale, (1, 0, 0, 0, 0))
         table[f"{prefix}bit"] = (scale / 8, (1, 0, 0, 0, 0))
     table["KB"] = (1e3, (1, 0, 0, 0, 0))
-    for prefix, scale in {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}.items():
+    for prefix, scale in {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12}.items():
         table[f"{prefix}s"] = (scale, (0, 1, 0, 0, 0))
+        table[f"{prefix}J"] = (scale, (0, 1, 0, 1, 0))
     for prefix in ("", "k", "M"):
         table[f"{prefix}USD"] = (_DECIMAL[prefix], (0, 0, 1, 0, 0))
-    for prefix, scale in ({"m": 1e-3} | _DECIMAL).items():
+    for prefix, scale in (_DECIMAL | {"m": 1e-3}).items():
         table[f"{prefix}W"] = (scale, (0, 0, 0, 1, 0))
-        table[f"{prefix}Wh"] = (scale * 3600, (0, 1, 0, 1, 0))
-        table[f"{prefix}J"] = (scale, (0, 1, 0, 1, 0))
-    for prefix, scale in _DECIMAL.items():
+    for prefix in ("", "k", "M", "G"):
+        table[f"{prefix}Wh"] = (_DECIMAL[prefix] * 3600, (0, 1, 0, 1, 0))
+    for prefix, scale in (_DECIMAL | {"E": 1e18}).items():
         table[f"{prefix}FLOP"] = (scale, (0, 0, 0, 0, 1))
         table[f"{prefix}Hz"] = (scale, (0, -1, 0, 0, 0))
+    table["year"] = table["years"] = (365.25 * 86400, (0, 1, 0, 0, 0))
     return table
 
 
@@ -84,7 +87,7 @@ class Kind:
     name : str
         With its article, e.g. ``a bandwidth``.
     exponents : tuple of int
-        Of byte, second, US dollar, watt and flop.
+        Of byte, second, US dollar, watt and floating-point operation.
     example : str
         A value of this kind.
     least, most : str
@@ -119,18 +122,19 @@ class Kind:
 
 BANDWIDTH = Kind("a bandwidth", (1, -1, 0, 0, 0), "100 GB/s", "1 kB/s", "1000 PB/s")
 TIME = Kind("a time", (0, 1, 0, 0, 0), "20 ns", "1e-6 ns", "1e9 s")
+DURATION = Kind("a time", (0, 1, 0, 0, 0), "4 years", "1 s", "100 years")
 MONEY = Kind("an amount of money", (0, 0, 1, 0, 0), "25000 USD", "1e-3 USD", "1e18 USD")
 PRICE_RATE = Kind(
     "a price per bandwidth", (-1, 1, 1, 0, 0), "4 USD/(GB/s)", "1e-9 USD/(GB/s)", "1e9 USD/(GB/s)"
 )
-SIZE = Kind("a size", (1, 0, 0, 0, 0), "64 MB", "1e-3 B", "1000 PB")
-POWER = Kind("a power", (0, 0, 0, 1, 0), "700 W", "1e-6 W", "1e12 W")
+POWER = Kind("a power", (0, 0, 0, 1, 0), "700 W", "1e-6 W", "1e15 W")
 POWER_RATE = Kind(
-    "a power per bandwidth", (-1, 1, 0, 1, 0), "0.5 W/(GB/s)", "1e-9 W/(GB/s)", "1e6 W/(GB/s)"
+    "a power per bandwidth", (-1, 1, 0, 1, 0), "0.3 W/(GB/s)", "1e-9 W/(GB/s)", "1e6 W/(GB/s)"
 )
 ENERGY_PRICE = Kind(
-    "a price of energy", (0, -1, 1, -1, 0), "0.1 USD/kWh", "1e-6 USD/kWh", "1e6 USD/kWh"
+    "a price of energy", (0, -1, 1, -1, 0), "0.08 USD/kWh", "1e-6 USD/kWh", "1e3 USD/kWh"
 )
+SIZE = Kind("a size", (1, 0, 0, 0, 0), "64 MB", "1e-3 B", "1000 PB")
 FLOPS = Kind("a rate of operations", (0, -1, 0, 0, 1), "989 TFLOP/s", "1 FLOP/s", "1e9 PFLOP/s")
 FREQUENCY = Kind("a frequency", (0, -1, 0, 0, 0), "1 GHz", "1 Hz", "1000 GHz")
 _KINDS = (
@@ -138,10 +142,10 @@ _KINDS = (
     TIME,
     MONEY,
     PRICE_RATE,
-    SIZE,
     POWER,
     POWER_RATE,
     ENERGY_PRICE,
+    SIZE,
     FLOPS,
     FREQUENCY,
 )
@@ -249,7 +253,7 @@ def require_range(value: float, kind: Kind, got: str) -> None:
 
 
 def kind_name(exponents: _Exponents) -> str:
-    """Name of the kind of quantity that has these exponents of (byte, second, USD, watt, flop)."""
+    """Name of the kind of quantity that has these exponents."""
     names = [kind.name for kind in _KINDS if kind.exponents == exponents]
     return names[0] if names else "another kind of quantity"
 
@@ -277,7 +281,7 @@ class UnitError(ValueError):
 
 
 def parse_unit(text: str) -> tuple[float, _Exponents]:
-    """Scale to SI and exponents of (byte, second, USD, watt, flop) of a unit expression.
+    """Scale to SI and exponents of (byte, second, USD, W, FLOP) of a unit expression.
 
     Examples
     --------
@@ -326,8 +330,8 @@ def _unit_help(word: str) -> str:
     if word in _CONFUSED:
         return f"Write {_CONFUSED[word]}."
     return (
-        "Known units: B, kB, MB, GB, TB, PB, KiB … TiB, bit … Tbit, ns, us, ms, s, USD, W, kW, "
-        "J, kWh, FLOP … PFLOP, Hz … GHz."
+        "Known units: B, kB, MB, GB, TB, PB, KiB … TiB, bit … Tbit, ns, us, ms, s, years, USD, W, "
+        "kWh, FLOP, Hz."
     )
 
 
@@ -378,3 +382,17 @@ def format_money(usd: float) -> str:
         if abs(usd) >= scale:
             return f"{_significant(usd / scale)} {unit}"
     return f"{_significant(usd)} USD"
+
+
+def format_power(watts: float) -> str:
+    """Power as text.
+
+    Examples
+    --------
+    >>> format_power(1234567.0)
+    '1.235 MW'
+    """
+    for scale, unit in ((1e9, "GW"), (1e6, "MW"), (1e3, "kW")):
+        if abs(watts) >= scale:
+            return f"{_significant(watts / scale)} {unit}"
+    return f"{_significant(watts)} W"

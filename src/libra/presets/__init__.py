@@ -1,10 +1,10 @@
-"""What ships with libra: networks, accelerators and prices, each number with its source."""
+"""What ships with libra: networks, accelerators, prices and power, each number with its source."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import yaml
 
 __all__ = ["PRESET_KINDS", "example_folder", "list_presets", "load_presets"]
 
-PRESET_KINDS = ("networks", "accelerators", "prices", "examples")
+PRESET_KINDS = ("networks", "accelerators", "prices", "power", "examples")
 
 Row = dict[str, str]
 
@@ -25,8 +25,8 @@ def load_presets(kind: str) -> dict[str, Any]:
     Parameters
     ----------
     kind : str
-        ``networks``, ``accelerators`` or ``prices``. Latencies and efficiencies of the first two
-        that were fitted to measurements are put in their places.
+        ``networks``, ``accelerators``, ``prices`` or ``power``. Latencies and efficiencies of the
+        first two that were fitted to measurements are put in their places.
     """
     presets = _read(kind)
     if kind == "networks":
@@ -146,8 +146,8 @@ def _number_row(name: str, key: str, place: str, value: object, preset: Mapping[
     return {"name": f"{name} {key}", "value": str(value), "source": source}
 
 
-def _price_rows() -> Iterator[Row]:
-    for name, prices in load_presets("prices").items():
+def _part_rows(kind: str) -> Iterator[Row]:
+    for name, prices in load_presets(kind).items():
         for tier, parts in prices["tiers"].items():
             for part, value in parts.items():
                 key = f"{tier}.{part}"
@@ -161,9 +161,10 @@ def _example_rows() -> Iterator[Row]:
         yield {"name": path.stem, "value": title, "source": "docs: workloads"}
 
 
-_ROWS = {
+_ROWS: Mapping[str, Callable[[], Iterator[Row]]] = {
     "networks": _network_rows,
     "accelerators": _accelerator_rows,
-    "prices": _price_rows,
+    "prices": partial(_part_rows, "prices"),
+    "power": partial(_part_rows, "power"),
     "examples": _example_rows,
 }
