@@ -190,7 +190,10 @@ def frontier(
 @app.command()
 def presets(
     kind: Annotated[
-        str, typer.Argument(metavar="[networks|models|prices|examples]", help="What to list.")
+        str,
+        typer.Argument(
+            metavar="[networks|accelerators|models|prices|power|examples]", help="What to list."
+        ),
     ] = "",
     as_json: AsJson = False,
     debug: Debug = False,

@@ -69,7 +69,8 @@ def _expand_shape(value: Any, note: Note) -> Any:
         if value not in presets:
             advice = f"{nearest(value, presets)} Or give shape: and tiers:."
             return note((), f"unknown network, got {shown(value)}. {advice}")
-        value = {k: v for k, v in presets[value].items() if k != "source"}
+        preset = presets[value]
+        value = preset.get("dimensions") or {k: v for k, v in preset.items() if k != "source"}
     if not isinstance(value, dict):
         return value
     known = [_known_in_short_form(key, given, note) for key, given in value.items()]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, ClassVar
 
 from libra.choices import MOST_CHOICES, Choice, check_choices, lane_choices, switch_tiers
+from libra.efficiency import EfficiencyCurves, require_fraction, require_rising
 from libra.errors import FieldError, nearest, shown
 from libra.units import BANDWIDTH, TIME
 
@@ -90,6 +91,9 @@ class Dimension:
         Of one hop [s]; through a switch a message takes two.
     efficiency : float
         Fraction of the nominal bandwidth that collectives reach here, in (0, 1].
+    efficiency_by_size : mapping of CollectiveKind to tuple of EfficiencyPoint
+        The same for a kind of collective by the size of the buffer that comes to this dimension, in
+        place of `efficiency`: linear in log size between the points, constant outside them.
     bandwidth_choices : tuple of Choice or None
         The only bandwidths that can be had; None: any.
     lane : float or None
@@ -112,6 +116,7 @@ class Dimension:
     in_network: bool = False
     latency: Annotated[float, TIME] = 0.0
     efficiency: float = 1.0
+    efficiency_by_size: EfficiencyCurves = field(default_factory=dict)
     bandwidth_choices: tuple[Choice, ...] | None = None
     lane: Bandwidth | None = None
     min_lanes: int = 1
@@ -138,10 +143,8 @@ class Dimension:
             )
         if self.name in _RESERVED:
             raise FieldError("name", f"the name is reserved, got {self.name!r}. Rename it.")
-        if not 0 < self.efficiency <= 1:
-            raise FieldError(
-                "efficiency", f"an efficiency is in (0, 1], got {self.efficiency!r}. Correct it."
-            )
+        require_fraction("efficiency", self.efficiency)
+        require_rising("efficiency_by_size", self.efficiency_by_size)
         if self.in_network and self.topology is not Topology.SWITCH:
             raise FieldError(
                 "in_network",
@@ -156,6 +159,11 @@ class Dimension:
                 "GB/s. Lower it.",
             )
         _check_discrete(self)
+
+    def __hash__(self) -> int:
+        """Hash of the fields that tell most dimensions apart; equality looks at all of them."""
+        limits = (self.min_bandwidth, self.max_bandwidth, self.lane, self.radix)
+        return hash((self.topology, self.size, self.tier, self.latency, self.efficiency, *limits))
 
     @cached_property
     def choices(self) -> tuple[Choice, ...] | None:

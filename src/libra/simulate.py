@@ -30,6 +30,7 @@ from libra.collectives import (
     Collective,
     CollectiveKind,
     CollectiveModel,
+    dimension_efficiency,
     reachable_fraction,
     size_efficiency,
 )
@@ -218,7 +219,8 @@ def _visit_time(
     """Time of one chunk in one dimension [s]."""
     extent, stride = collective.group.extents[d], collective.group.strides[d]
     published = model.compat is not None
-    nominal = bandwidth * dimension.efficiency * size_efficiency(collective, model)
+    reached = dimension_efficiency(collective, dimension, d) * size_efficiency(collective, model)
+    nominal = bandwidth * reached
     how = _messages_in(dimension, kind, model)
     if kind is CollectiveKind.POINT_TO_POINT:
         rows, speed = [(1, data)], nominal / _links_shared(dimension, stride)

@@ -1,4 +1,4 @@
-"""Quantities: text with a unit at the border, SI floats (bytes, s, bytes/s, USD, W, J) inside.
+"""Quantities: text with a unit at the border, SI floats (bytes, s, USD, W, FLOP/s, …) inside.
 
 ``GB/s`` is 1e9 bytes/s and ``GiB/s`` is 2**30 bytes/s; ``Gbit/s`` is 1e9/8 bytes/s. A bare number
 where a unit is due is refused, as is a unit of the wrong kind: nothing is guessed.
@@ -23,6 +23,8 @@ __all__ = [
     "BANDWIDTH",
     "DURATION",
     "ENERGY_PRICE",
+    "FLOPS",
+    "FREQUENCY",
     "GB_PER_S",
     "MONEY",
     "POWER",
@@ -66,6 +68,7 @@ def _atoms() -> dict[str, tuple[float, _Exponents]]:
         table[f"{prefix}Wh"] = (_DECIMAL[prefix] * 3600, (0, 1, 0, 1, 0))
     for prefix, scale in (_DECIMAL | {"E": 1e18}).items():
         table[f"{prefix}FLOP"] = (scale, (0, 0, 0, 0, 1))
+        table[f"{prefix}Hz"] = (scale, (0, -1, 0, 0, 0))
     table["year"] = table["years"] = (365.25 * 86400, (0, 1, 0, 0, 0))
     return table
 
@@ -132,7 +135,20 @@ ENERGY_PRICE = Kind(
     "a price of energy", (0, -1, 1, -1, 0), "0.08 USD/kWh", "1e-6 USD/kWh", "1e3 USD/kWh"
 )
 SIZE = Kind("a size", (1, 0, 0, 0, 0), "64 MB", "1e-3 B", "1000 PB")
-_KINDS = (BANDWIDTH, TIME, MONEY, PRICE_RATE, POWER, POWER_RATE, ENERGY_PRICE, SIZE)
+FLOPS = Kind("a rate of operations", (0, -1, 0, 0, 1), "989 TFLOP/s", "1 FLOP/s", "1e9 PFLOP/s")
+FREQUENCY = Kind("a frequency", (0, -1, 0, 0, 0), "1 GHz", "1 Hz", "1000 GHz")
+_KINDS = (
+    BANDWIDTH,
+    TIME,
+    MONEY,
+    PRICE_RATE,
+    POWER,
+    POWER_RATE,
+    ENERGY_PRICE,
+    SIZE,
+    FLOPS,
+    FREQUENCY,
+)
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _UNIT_TOKEN = re.compile(r"\s*([A-Za-zµ$]+|[()/*])")
@@ -151,6 +167,9 @@ _CONFUSED = {
     "sec": "s",
     "b": "bit or B",
     "cycles": "a time such as ns",
+    "TFLOPS": "TFLOP/s",
+    "TFLOPs": "TFLOP/s",
+    "TOPS": "TFLOP/s",
 }
 
 
@@ -312,7 +331,7 @@ def _unit_help(word: str) -> str:
         return f"Write {_CONFUSED[word]}."
     return (
         "Known units: B, kB, MB, GB, TB, PB, KiB … TiB, bit … Tbit, ns, us, ms, s, years, USD, W, "
-        "kWh, FLOP."
+        "kWh, FLOP, Hz."
     )
 
 
