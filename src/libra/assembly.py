@@ -142,16 +142,25 @@ class Assembly:
         prices = some if pricing is None else pricing.price
         power = None if self.parsed.power is None else some if pricing is None else pricing.power
         owner = None if pricing is None else pricing.owner
-        rows = []
+        rows: list[LinearConstraint | None] = []
         for k, text in enumerate(self.parsed.constraints):
             if text is not None and is_time_limit(text):
                 continue
             place: Place = ("constraints", k)
             file, line = self.source.locate(place)
-            read = partial(
-                parse_constraint, text or "", network, prices, file, line, power=power, owner=owner
-            )
-            rows.append(None if text is None else self.attempt(place, read))
+            key = (text, file, line, network, id(pricing))
+            if key not in self.memory:
+                read = partial(
+                    parse_constraint, text or "", network, prices, file, line,
+                    power=power, owner=owner,
+                )  # fmt: skip
+                row = None if text is None else self.attempt(place, read)
+                if row is None:
+                    rows.append(None)
+                    continue
+                # The pricing is kept so that no other can take its place.
+                self.memory[key] = (row, pricing)
+            rows.append(self.memory[key][0])
         return tuple(row for row in rows if row is not None) if None not in rows else None
 
     def time_limits(self) -> tuple[TimeLimit, ...]:
@@ -210,6 +219,22 @@ class Assembly:
         self, entry: WorkloadEntry, network: Network | None, place: Place
     ) -> Workload | None:
         """Workload of an entry, or None after noting what is wrong with it."""
+        if network is None:
+            return self._workload(entry, network, place)
+        file = self.parsed
+        key = (id(entry), network.shape, id(file.collectives), id(file.training_loop), place)
+        if key not in self.memory:
+            # What the key names is kept so that nothing else can take its place.
+            found = self._workload(entry, network, place)
+            if found is None:
+                return None
+            self.memory[key] = (found, entry, file.collectives, file.training_loop)
+        workload: Workload | None = self.memory[key][0]
+        return workload
+
+    def _workload(
+        self, entry: WorkloadEntry, network: Network | None, place: Place
+    ) -> Workload | None:
         text = self.trace(entry.trace, (*place, "trace")) if entry.trace is not None else None
         if network is None:
             return None

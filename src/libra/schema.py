@@ -202,7 +202,9 @@ _OWNERS: Mapping[str, Any] = {
 }
 
 
-def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
+def read_design_file(
+    source: Source, problems: list[Problem], memory: dict[Any, Any] | None = None
+) -> DesignFile:
     """Typed form of a design file, as far as it is right; notes what is wrong.
 
     Parameters
@@ -211,8 +213,10 @@ def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
         The file's plain data, a mapping.
     problems : list of Problem
         Gets what is wrong.
+    memory : dict or None
+        Parts that were read before: those that are the same objects still are not read again.
     """
-    reader = _Reader(source, problems)
+    reader = _Reader(source, problems, {} if memory is None else memory)
     data = source.data
     reader.refuse_unknown(data, _FORMS, ())
     workloads = reader.read("workloads") or []
@@ -234,8 +238,8 @@ def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
 class _Reader:
     """Reads the parts of a file, each for itself."""
 
-    def __init__(self, source: Source, problems: list[Problem]) -> None:
-        self.source, self.problems = source, problems
+    def __init__(self, source: Source, problems: list[Problem], memory: dict[Any, Any]) -> None:
+        self.source, self.problems, self.memory = source, problems, memory
 
     def note(self, place: Place, message: str) -> None:
         """Note what is wrong at a place of the long form."""
@@ -250,6 +254,20 @@ class _Reader:
 
     def read(self, key: str, expand: Expand | None = None) -> Any:
         """Typed form of a top-level key; None if it is missing or wrong."""
+        return self.remembered((key,), self.source.data.get(key), lambda: self._read(key, expand))
+
+    def remembered(self, place: Place, value: Any, read: Callable[[], Any]) -> Any:
+        """Typed form of a value: as it was read before, if it is the same object and was right."""
+        old = self.memory.get(place)
+        if old is not None and old[0] is value:
+            return old[1]
+        before = len(self.problems)
+        found = read()
+        if len(self.problems) == before:
+            self.memory[place] = (value, found)
+        return found
+
+    def _read(self, key: str, expand: Expand | None) -> Any:
         if key not in self.source.data and key in _OPTIONAL:
             return None
         if key not in self.source.data and key not in _DEFAULTS:
@@ -265,6 +283,10 @@ class _Reader:
 
     def read_entry(self, item: Any, place: Place) -> WorkloadEntry:
         """Typed form of an item of ``workloads:``, as far as it is right."""
+        entry: WorkloadEntry = self.remembered(place, item, lambda: self._read_entry(item, place))
+        return entry
+
+    def _read_entry(self, item: Any, place: Place) -> WorkloadEntry:
         before = len(self.problems)
         if not isinstance(item, dict):
             self.note(place, f"must be a mapping, got {shown(item)}. Write e.g. '- trace: w.txt'.")
