@@ -7,19 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from libra.cost import PriceList, curve_steps, part_counts
 from libra.design import Design, Objective
-from libra.errors import FieldError, InfeasibleError
+from libra.errors import FieldError
 from libra.optimize import Memory, optimize_design
 from libra.result import Result
 from libra.units import MONEY
 
 __all__ = ["PriceRange", "price_ranges"]
 
+Floats = NDArray[np.float64]
+
 FARTHEST = 100.0
 """Factor by which prices are followed up and down."""
-_STEPS = 14
+_STEPS = 30
+_EQUAL = 1e-5
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,8 @@ def _parts(design: Design) -> Iterator[tuple[str, float]]:
     """Prices that the network is built from."""
     seen = set()
     for dimension in design.network.dimensions:
+        if dimension.choices is not None and dimension.choices[0].price is not None:
+            continue  # Its parts carry their own prices.
         for part in part_counts(dimension, design.prices.direct_links):
             curve = getattr(design.prices.tiers[dimension.tier], part)
             name = f"{dimension.tier}.{part}"
@@ -113,35 +119,60 @@ def _counts(design: Design) -> bool:
 
 
 def _farthest(result: Result, part: str, way: float, tolerance: float, memory: Memory) -> float:
-    """Factor farthest from 1 towards `way` at which the result stays good, by bisection."""
-    if _stays(result, part, way, tolerance, memory):
+    """Factor farthest from 1 towards `way` at which the result stays good.
+
+    The objective of given bandwidths is linear in a price's factor. Where others are better, the
+    factor at which they draw level with the result is the next to try; from there on towards `way`
+    they are better all along.
+    """
+    factor = _admitted(result, part, way)
+    for _ in range(_STEPS):
+        best = optimize_design(_repriced(result.design, part, factor), memory)
+        mine, other = _line(result, part), _line(best, part, 1 / factor)
+        margin = 1 + tolerance
+        if sum(mine * [1, factor]) <= margin * (1 + _EQUAL) * sum(other * [1, factor]):
+            return factor
+        slope = mine[1] - margin * other[1]
+        level = (margin * other[0] - mine[0]) / slope if slope else 1.0
+        inside = min(1.0, factor) <= level <= max(1.0, factor)
+        factor = level if inside and level != factor else float(np.sqrt(factor))
+    return 1.0
+
+
+def _admitted(result: Result, part: str, way: float) -> float:
+    """Factor farthest from 1 towards `way` at which the result meets the constraints."""
+
+    def meets(factor: float) -> bool:
+        design = _repriced(result.design, part, factor)
+        return all(
+            design.row_slack(row, result.bandwidth) >= -1e-6 * abs(row.bound)
+            for row in design.constraints
+        )
+
+    if meets(way):
         return way
     good, bad = 0.0, float(np.log(way))
-    for _ in range(_STEPS):
+    for _ in range(40):
         middle = (good + bad) / 2
-        if _stays(result, part, float(np.exp(middle)), tolerance, memory):
-            good = middle
-        else:
-            bad = middle
+        good, bad = (middle, bad) if meets(float(np.exp(middle))) else (good, middle)
     return float(np.exp(good))
 
 
-def _stays(result: Result, part: str, factor: float, tolerance: float, memory: Memory) -> bool:
-    design = _repriced(result.design, part, factor)
-    b = result.bandwidth
-    for row in design.constraints:
-        if design.row_slack(row, b) < -1e-6 * abs(row.bound):
-            return False
-    cost = design.pricing.cost(b)
-    value = {
-        Objective.COST: cost,
-        Objective.TIME_COST: result.step_time * (design.fixed_cost + cost),
-    }.get(design.objective, result.objective_value)
-    try:
-        best = optimize_design(design, memory).objective_value
-    except InfeasibleError:
-        return False
-    return value <= best * (1 + tolerance + 1e-5)
+def _line(result: Result, part: str, unit: float = 1.0) -> Floats:
+    """Constant and slope of a result's objective in a price's factor.
+
+    `unit` is the factor 1 in terms of the result's own price.
+    """
+    if result.design.objective not in (Objective.COST, Objective.TIME_COST):
+        return np.array([result.objective_value, 0.0])
+    design, more = result.design, _repriced(result.design, part, 2.0)
+    timed = result.design.objective is Objective.TIME_COST
+    weight = result.step_time if timed else 1.0
+    cost, dearer = (
+        d.pricing.cost(result.bandwidth) + (d.fixed_cost if timed else 0.0) for d in (design, more)
+    )
+    share = dearer - cost
+    return np.array([weight * (cost - share), weight * share * unit])
 
 
 def _repriced(design: Design, part: str, factor: float) -> Design:
