@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
-from libra.errors import InfeasibleError, InputError, LibraError
+from libra.errors import FieldError, InfeasibleError, InputError, LibraError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -415,9 +415,11 @@ def _run(work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         _fail(StopError("interrupted"), as_json)
-    except LibraError as error:
+    except (LibraError, FieldError) as error:
         if debug:
             raise
+        if isinstance(error, FieldError):
+            error = InputError(f"{error.field_name}: {error.message}")
         _fail(error, as_json)
     except BrokenPipeError:
         _drop_stdout()
