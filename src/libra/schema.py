@@ -12,13 +12,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from libra.collectives import CollectiveModel, EfficiencyPoint
 from libra.cost import PartPrices, PriceList
 from libra.design import Objective, check_weight
 from libra.errors import FieldError, Place, Problem, nearest, shown
+from libra.formats.chakra_files import trace_name
+from libra.formats.chakra_options import TraceOptions
 from libra.network import Dimension, Topology, parse_shape
 from libra.presets import load_presets
 from libra.units import BANDWIDTH, SIZE
@@ -109,6 +110,7 @@ class WorkloadEntry:
     weight: float | None = None
     training_loop: TrainingLoop | None = None
     pipeline: PipelineEntry | None = None
+    chakra: TraceOptions | None = None
     right: bool = True
 
     def faults(self) -> Iterator[FieldError]:
@@ -130,7 +132,7 @@ class WorkloadEntry:
     @property
     def display_name(self) -> str | None:
         """Its name, else that of its file; None if neither is known."""
-        return self.name or (PurePath(self.trace).stem if self.trace else None)
+        return self.name or (trace_name(self.trace) if self.trace else None)
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ _ENTRY_FORMS: Mapping[str, Any] = {
     "weight": float,
     "training_loop": TrainingLoop,
     "pipeline": PipelineEntry,
+    "chakra": TraceOptions,
 }
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -464,6 +467,8 @@ def _valid_keys(place: Place) -> list[str]:
             owner = Parallel
         case ("workloads", int(), "pipeline"):
             owner = PipelineEntry
+        case ("workloads", int(), "chakra"):
+            owner = TraceOptions
         case (*_, "training_loop"):
             owner = TrainingLoop
         case ("collectives", "efficiency", *_):

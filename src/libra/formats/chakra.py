@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,10 @@ MOST_NODES = 10_000_000
 """Nodes of the largest trace that is read."""
 MOST_UNPACKED = 1 << 36
 """Bytes that a compressed trace may unpack to."""
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 class NodeType(IntEnum):
@@ -161,7 +165,7 @@ def _fail(file: str, message: str) -> NoReturn:
     raise InputError(Problem(message, file=file))
 
 
-def _read_unpacked(file: IO[bytes], name: str) -> Trace:
+def _read_unpacked(file: _Readable, name: str) -> Trace:
     start = file.read(64)
     if start.lstrip()[:1] in (b"{", b"["):
         from libra.formats.chakra_json import MOST_JSON, read_json_trace
@@ -193,7 +197,7 @@ class _Blocks:
         self.read_before = 0
         self.first = True
 
-    def read(self, start: bytes, file: IO[bytes]) -> Trace:
+    def read(self, start: bytes, file: _Readable) -> Trace:
         """Trace of a whole stream."""
         rest = start
         rows = np.empty((ROWS, len(Column)), dtype=np.int64)
@@ -288,9 +292,7 @@ class _Blocks:
         if not self.nodes:
             _fail(self.name, "the trace holds no nodes, got only metadata. Is it the right file?")
         rows = np.concatenate([p.rows for p in self.parts])
-        counts = [
-            np.diff(p.rows[:, Column.DEPENDENCIES], prepend=np.int64(0)) for p in self.parts
-        ]
+        counts = [np.diff(p.rows[:, Column.DEPENDENCIES], prepend=np.int64(0)) for p in self.parts]
         dependencies = np.concatenate([p.dependencies for p in self.parts])
         names = [name for p in self.parts for name in p.names]
         self.parts = []
@@ -371,7 +373,9 @@ def _check_values(trace: Trace) -> None:
     bad = np.flatnonzero(~np.isnan(trace.seconds) & ~(trace.seconds >= 0))
     if len(bad) or np.isinf(trace.seconds).any():
         at = bad[0] if len(bad) else int(np.flatnonzero(np.isinf(trace.seconds))[0])
-        trace.fail(f"{trace.describe(at)}: a time must be finite, got {trace.seconds[at]}. Mend it.")
+        trace.fail(
+            f"{trace.describe(at)}: a time must be finite, got {trace.seconds[at]}. Mend it."
+        )
 
 
 def _check_sizes(trace: Trace) -> None:

@@ -64,9 +64,7 @@ def node_seconds(trace: Trace, options: TraceOptions) -> Floats:
     times = trace.durations * options.durations.seconds
     exact = ~np.isnan(trace.seconds)
     times = np.where(exact, trace.seconds, times)
-    computes = np.isin(
-        trace.types, (NodeType.COMPUTE, NodeType.MEMORY_LOAD, NodeType.MEMORY_STORE)
-    )
+    computes = np.isin(trace.types, (NodeType.COMPUTE, NodeType.MEMORY_LOAD, NodeType.MEMORY_STORE))
     operations, size = trace.column(Column.NUM_OPS), trace.column(Column.TENSOR_SIZE)
     operations, size = (np.where(c == ABSENT, 0, c) for c in (operations, size))
     operations = np.where(trace.types == NodeType.COMPUTE, operations, 0)

@@ -179,12 +179,12 @@ def _whole(value: Any, what: str, file: str) -> int:
 
 def _attributes(node: Mapping[str, Any], where: str, file: str) -> Iterator[tuple[str, Any]]:
     """Attributes that count: of a list of them, or beside the node's other keys."""
-    for name in ATTRIBUTES:
-        if name.replace("_", "") in node:
-            yield name, node[name.replace("_", "")]
+    for known in ATTRIBUTES:
+        if known.replace("_", "") in node:
+            yield known, node[known.replace("_", "")]
     for attribute in [*_list(node.get("attr")), *_list(node.get("attrs"))]:
         keys = _plain_keys(attribute, file)
-        name = keys.get("name")
+        name = str(keys.get("name"))
         if name in ATTRIBUTES:
             values = [v for k, v in keys.items() if k.endswith(("val", "value", "list"))]
             if len(values) != 1:

@@ -228,9 +228,7 @@ class _Matching:
         more, what = (given, "send") if len(given) > len(taken) else (taken, "receive")
         npu, position = more[min(len(given), len(taken))]
         trace = self.traces[npu]
-        other = (
-            f"NPU {target} receives" if what == "send" else f"NPU {source} sends"
-        )
+        other = f"NPU {target} receives" if what == "send" else f"NPU {source} sends"
         trace.fail(
             f"{trace.describe(position)}: unmatched {what} from NPU {source} to NPU {target} with "
             f"tag {tag}, {other} {min(len(given), len(taken))} such, got {len(more)}. Add its "
@@ -334,7 +332,9 @@ class _Matching:
             texts = [
                 (
                     int(class_of[npu]),
-                    tuple((int(class_of[p]), at) for _, (p, at) in sorted(self.partner[npu].items())),
+                    tuple(
+                        (int(class_of[p]), at) for _, (p, at) in sorted(self.partner[npu].items())
+                    ),
                     tuple(summary[key] for key in self.joined[npu]),
                 )
                 for npu in range(self.npus)

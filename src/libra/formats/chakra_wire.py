@@ -51,7 +51,7 @@ class Column(IntEnum):
     NUM_OPS = auto()
     TENSOR_SIZE = auto()
     SECONDS = auto()
-    """Bits of a double: the time to the last digit, which libra writes beside whole microseconds."""
+    """Bits of a double: the exact time, which libra writes beside whole microseconds."""
     GROUP_AT = auto()
     """Where the text of ``pg_name`` begins, or the number it is."""
     GROUP_LENGTH = auto()
