@@ -187,6 +187,80 @@ def frontier(
     _run(work, as_json=as_json, debug=debug)
 
 
+@app.command("import")
+def import_(
+    trace: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Chakra trace (w.et, w.*.et) or text workload.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The design file to write.")],
+    network: Annotated[
+        str, typer.Option(help="Shape, preset, or ASTRA-sim network.yml, which the trace lacks.")
+    ] = "",
+    tiers: Annotated[str, typer.Option(metavar="T1,T2,…", help="Tier of each dimension.")] = "",
+    comm_groups: Annotated[
+        Path | None, typer.Option(help="Members of the process groups (JSON).")
+    ] = None,
+    durations: Annotated[
+        str, typer.Option(metavar="us|ns", help="Unit of the trace's durations, if not us.")
+    ] = "",
+    peak: Annotated[str, typer.Option(help="FLOP/s of an NPU, for nodes without duration.")] = "",
+    memory: Annotated[str, typer.Option(help="Its memory bandwidth, for the same.")] = "",
+    parallel: Annotated[
+        str, typer.Option(metavar="tp=16,dp=256", help="Degrees, for a text workload.")
+    ] = "",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write a design for another tool's trace, and check it."""
+
+    def work() -> None:
+        from libra.commands import import_command
+
+        import_command(
+            trace,
+            output,
+            (network, tiers, durations, peak, memory, parallel),
+            comm_groups,
+            as_json=as_json,
+        )
+
+    _run(work, as_json=as_json, debug=debug)
+
+
+@app.command()
+def export(
+    design: DesignFile,
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="astra-sim, chakra or astra-sim-1.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write.")],
+    bandwidth: Annotated[
+        str,
+        typer.Option(
+            "--bandwidth", "-b", metavar="B1,B2,…", help="GB/s of each dimension; else the best."
+        ),
+    ] = "",
+    chunks: Annotated[
+        int | None, typer.Option(help="Parts of a collective in the simulator.")
+    ] = None,
+    comm_groups: Annotated[
+        bool, typer.Option("--comm-groups", help="Address collectives by process groups.")
+    ] = False,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Write a design's workloads, and its network, for another tool."""
+
+    def work() -> None:
+        from libra.commands import export_command
+
+        values = _bandwidths(bandwidth) if bandwidth else None
+        export_command(
+            _load(design, settings), to, output, values, chunks, comm_groups, as_json=as_json
+        )
+
+    _run(work, as_json=as_json, debug=debug)
+
+
 @app.command()
 def presets(
     kind: Annotated[

@@ -248,10 +248,11 @@ def _group(
             )
         return found, members
     if dims != ABSENT:
-        if count < dimensions:
+        all_true = dims == (1 << count) - 1  # which some write at a length of their own
+        if count < dimensions or (count > dimensions and not all_true):
             trace.fail(
-                f"{trace.describe(position)}: involved_dim has {count} entries for the network's "
-                f"{dimensions} dimensions {network.shape}, got too few. Correct one of the two."
+                f"{trace.describe(position)}: involved_dim has one entry for each of the network's "
+                f"{dimensions} dimensions {network.shape}, got {count}. Correct one of the two."
             )
         used = dims & every
         spanned = [d for d in range(dimensions) if used >> d & 1]
