@@ -263,6 +263,7 @@ class _Blocks:
                 else data[where : where + int(length[k])].decode("utf-8", "replace")
             )
             at[k] = self.groups.setdefault(text, len(self.groups))
+        length[:] = ABSENT
         used = int(rows[-1, Column.DEPENDENCIES]) if len(rows) else 0
         self.parts.append(_Part(rows, dependencies[:used].copy(), names))
 
@@ -372,9 +373,10 @@ def _check_values(trace: Trace) -> None:
         )
     bad = np.flatnonzero(~np.isnan(trace.seconds) & ~(trace.seconds >= 0))
     if len(bad) or np.isinf(trace.seconds).any():
-        at = bad[0] if len(bad) else int(np.flatnonzero(np.isinf(trace.seconds))[0])
+        at = int(bad[0] if len(bad) else np.flatnonzero(np.isinf(trace.seconds))[0])
         trace.fail(
-            f"{trace.describe(at)}: a time must be finite, got {trace.seconds[at]}. Mend it."
+            f"{trace.describe(at)}: a time is finite and not negative, got {trace.seconds[at]}. "
+            "Mend it."
         )
 
 

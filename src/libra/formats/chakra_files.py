@@ -6,6 +6,7 @@ import hashlib
 import re
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -127,7 +128,7 @@ def read_traces(paths: Sequence[Path]) -> list[Trace]:
             if nodes > MOST_NODES:
                 message = f"the traces hold more than {MOST_NODES:,} nodes together. Give one step."
                 raise InputError(Problem(message, file=str(path)))
-        traces.append(known[mark])
+        traces.append(replace(known[mark], file=str(path)))
     return traces
 
 

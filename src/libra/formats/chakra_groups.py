@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.collectives import Collective, CollectiveKind
+from libra.errors import shown
 from libra.formats.chakra import NodeType, Trace
 from libra.formats.chakra_wire import ABSENT, Column
 from libra.network import Network
@@ -243,7 +244,7 @@ def _group(
         if isinstance(found, str):
             some = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
             trace.fail(
-                f"process group {name!r} [{some}] is no regular part of {network.shape}: {found}. "
+                f"process group {shown(name)} [{some}] is no regular part of {network.shape}: {found}. "
                 "Correct the comm groups or the network's shape."
             )
         return found, members
@@ -265,7 +266,7 @@ def _group(
         else:
             advice, why = "Add it there.", f"the comm groups have {len(comm_groups)} others"
         trace.fail(
-            f"{trace.describe(position)}: unknown process group, {why}, got pg_name {name!r}. "
+            f"{trace.describe(position)}: unknown process group, {why}, got pg_name {shown(name)}. "
             f"{advice}"
         )
     return whole_group(network, "all", range(dimensions)), every

@@ -63,7 +63,7 @@ def read_json_trace(data: bytes, file: str) -> Trace:
             if not isinstance(found, list):
                 _fail(file, f"the nodes are a list, got {shown(found)}. Is it the right file?")
             nodes += found
-        elif "id" in keys:
+        elif keys.keys() & {"id", "name", "type", "nodetype"}:  # an id of 0 may be left out
             nodes.append(document)
     if not nodes:
         _fail(file, f"holds no nodes, got none of {', '.join(_NODES)}. Is it a Chakra trace?")

@@ -96,14 +96,15 @@ def match_traces(
         If a send or receive has no partner, or members of a group run different collectives.
     """
     placed_of: dict[int, Placed] = {}
-    for trace in traces:
-        if id(trace) not in placed_of:
-            placed_of[id(trace)] = place_collectives(trace, network, comm_groups, table)
-    placed = [placed_of[id(trace)] for trace in traces]
     silent: dict[str, list[str]] = {}
-    for trace in {id(t): t for t in traces}.values():
-        for reason, positions in placed_of[id(trace)].silent.items():
+    for trace in traces:
+        if id(trace.columns) in placed_of:  # the same file's content under another name
+            continue
+        found = place_collectives(trace, network, comm_groups, table)
+        placed_of[id(trace.columns)] = found
+        for reason, positions in found.silent.items():
             silent.setdefault(reason, []).extend(trace.describe(k) for k in positions)
+    placed = [placed_of[id(trace.columns)] for trace in traces]
     if len(traces) == 1:
         _refuse_messages(traces[0])
         return Matched(

@@ -131,7 +131,8 @@ def read_comm_groups(path: Path) -> Mapping[str, tuple[int, ...]]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise fail(f"is no JSON, got {shown(str(error))}. Mend it.") from None
+        reason = getattr(error, "msg", None) or str(error)
+        raise fail(f"is no JSON, got {shown(reason)}. Mend it.") from None
     if not isinstance(data, dict):
         raise fail(f'is a mapping of groups to NPUs, got {shown(data)}. Write {{"1": [0, 1]}}.')
     for name, members in data.items():
