@@ -244,6 +244,9 @@ def export(
     comm_groups: Annotated[
         bool, typer.Option("--comm-groups", help="Address collectives by process groups.")
     ] = False,
+    one: Annotated[
+        bool, typer.Option("--one", help="chakra: one trace for all NPUs that do the same.")
+    ] = False,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,
@@ -255,7 +258,14 @@ def export(
 
         values = _bandwidths(bandwidth) if bandwidth else None
         export_command(
-            _load(design, settings), to, output, values, chunks, comm_groups, as_json=as_json
+            _load(design, settings),
+            to,
+            output,
+            values,
+            chunks,
+            comm_groups=comm_groups,
+            one=one,
+            as_json=as_json,
         )
 
     _run(work, as_json=as_json, debug=debug)

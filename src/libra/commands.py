@@ -99,8 +99,9 @@ def export_command(
     folder: Path,
     bandwidth: Sequence[float] | None,
     chunks: int | None,
-    comm_groups: bool,
     *,
+    comm_groups: bool,
+    one: bool,
     as_json: bool,
 ) -> None:
     """Write a design for another tool, and say what was written.
@@ -114,8 +115,7 @@ def export_command(
     bandwidth : sequence of float or None
         [bytes/s]; None: the best, where the format needs them.
     chunks : int or None
-    comm_groups : bool
-    as_json : bool
+    comm_groups, one, as_json : bool
 
     Raises
     ------
@@ -134,12 +134,16 @@ def export_command(
         ):
             if value is not None:
                 raise InputError(f"{name}: is for astra-sim, got it for {form}. Leave it out.")
+    if one and kind is not ExportFormat.CHAKRA:
+        raise InputError(f"--one: is for chakra, got it for {form}. Leave it out.")
     if chunks is not None and chunks < 1:
         raise InputError(f"--chunks: a collective has at least 1 chunk, got {chunks}. Correct it.")
     values = None
     if kind is ExportFormat.ASTRA_SIM:
         values = _chosen(design, bandwidth)
-    found = export_design(design, kind, folder, values, chunks=chunks, comm_groups=comm_groups)
+    found = export_design(
+        design, kind, folder, values, chunks=chunks, comm_groups=comm_groups, one=one
+    )
     rows = [
         {
             "folder": str(e.folder),

@@ -32,7 +32,7 @@ from libra.formats.chakra import NodeType
 from libra.formats.chakra_files import is_chakra
 from libra.formats.chakra_lower import LoweredNode, lower_graph
 from libra.formats.chakra_npus import group_lists, message_peers, places_of_npus
-from libra.formats.chakra_write import Address, nanoseconds, trace_bytes, write_trace
+from libra.formats.chakra_write import Address, TraceWriter, nanoseconds, write_trace
 from libra.network import Network
 from libra.placement import Group
 from libra.workload.graph import predecessor_rows
@@ -142,25 +142,27 @@ class _Traces:
                 found.append((self.names[group.extents, group.strides][npu], ()))
             else:
                 assert network is not None
-                found.append(("", network.involved(collective)))
+                found.append(("", tuple(network.involved(collective))))
         return found
 
     def write(self, folder: Path, name: str, network: SimulatorNetwork | None) -> None:
         """Write one trace an NPU; those that are the same share one file where links can be."""
         written: dict[int, Path] = {}
-        alike = not self.names
+        writers = [TraceWriter(row) for row in self.nodes]
         for npu in range(self.network.npus):
             place = int(self.places[npu])
             path = folder / f"{name}.{npu}.et"
-            shares = alike and not any(p is not None for p in self.peers[place])
+            shares = not self.names and not any(p is not None for p in self.peers[place])
             if shares and place in written and _link(written[place], path):
                 continue
-            row = self.nodes[place]
-            peers = [0 if p is None else int(p[npu]) for p in self.peers[place]]
-            data = trace_bytes(row, self.addresses(npu, network), peers, npu)
             path.unlink(missing_ok=True)  # it may be a link to another NPU's
-            write_trace(path, data)
+            write_trace(path, self.trace(writers[place], npu, network))
             written[place] = path
+
+    def trace(self, writer: TraceWriter, npu: int, network: SimulatorNetwork | None) -> bytes:
+        """Trace of one NPU."""
+        peers = [0 if p is None else int(p[npu]) for p in self.peers[int(self.places[npu])]]
+        return writer.trace(self.addresses(npu, network), peers, npu)
 
 
 def _link(source: Path, path: Path) -> bool:
@@ -173,7 +175,9 @@ def _link(source: Path, path: Path) -> bool:
     return True
 
 
-def export_chakra(workload: Workload, network: Network, folder: Path) -> Exported:
+def export_chakra(
+    workload: Workload, network: Network, folder: Path, *, one: bool = False
+) -> Exported:
     """Write a workload as Chakra traces, one an NPU, with its process groups.
 
     Parameters
@@ -182,6 +186,8 @@ def export_chakra(workload: Workload, network: Network, folder: Path) -> Exporte
     network : Network
     folder : Path
         Gets ``NAME.<npu>.et`` and ``comm_groups.json``.
+    one : bool
+        Write ``NAME.et`` alone, the trace of NPU 0, which stands for all where all do the same.
 
     Returns
     -------
@@ -195,10 +201,20 @@ def export_chakra(workload: Workload, network: Network, folder: Path) -> Exporte
     traces = _attempt(workload, lambda: _Traces(workload, network))
     traces.name_groups()
     folder.mkdir(parents=True, exist_ok=True)
-    traces.write(folder, workload.name, None)
+    nodes = max(map(len, traces.nodes))
+    if one:
+        if len(traces.nodes) > 1 or any(p is not None for p in traces.peers[0]):
+            raise InputError(
+                f"{workload.name}: NPUs do different things or send messages, got one trace for "
+                "all. Write one each: leave --one out."
+            )
+        data = traces.trace(TraceWriter(traces.nodes[0]), 0, None)
+        write_trace(folder / f"{workload.name}.et", data)
+    else:
+        traces.write(folder, workload.name, None)
     if traces.members:
         write_whole(folder / "comm_groups.json", json.dumps(traces.members) + "\n")
-    return Exported(folder, workload.name, network.npus, max(map(len, traces.nodes)))
+    return Exported(folder, workload.name, 1 if one else network.npus, nodes)
 
 
 def export_astra_sim(
@@ -298,6 +314,7 @@ def export_design(
     *,
     chunks: int | None = None,
     comm_groups: bool = False,
+    one: bool = False,
 ) -> list[Exported]:
     """Write all workloads of a design; several get a folder each.
 
@@ -308,8 +325,8 @@ def export_design(
     folder : Path
     bandwidth : ndarray, shape (dimensions,), or None
         For the simulator [bytes/s]; None: the form needs none.
-    chunks, comm_groups
-        See `export_astra_sim`.
+    chunks, comm_groups, one
+        See `export_astra_sim` and `export_chakra`.
 
     Raises
     ------
@@ -331,7 +348,7 @@ def export_design(
             message = f"cannot be made ({reason}), got {str(target)!r}. Choose another place."
             raise InputError(Problem(message, file=str(target))) from None
         if form is ExportFormat.CHAKRA:
-            found.append(export_chakra(workload, design.network, target))
+            found.append(export_chakra(workload, design.network, target, one=one))
         elif form is ExportFormat.ASTRA_SIM_1:
             found.append(export_text(workload, design, target))
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from libra.collectives import Collective
 from libra.errors import FieldError
 from libra.formats.astra_sim import KINDS, TextLayer, TextPhase, TextWorkload
@@ -99,7 +101,7 @@ def chain_text(graph: StepGraph, network: Network) -> str:
     FieldError
         If the step is no chain, or its groups or collectives are not those that the text knows.
     """
-    if graph.places is not None or not graph.is_chain:
+    if graph.places is not None or not _one_by_one(graph):
         raise FieldError(
             "",
             "the text has layers one after the other, got a step whose tasks overlap. Export "
@@ -127,6 +129,14 @@ def chain_text(graph: StepGraph, network: Network) -> str:
                 TextLayer(shown, (TextPhase(time, first.kind, first.size), _NONE, last), 0.0)
             )
     return _text(f"HYBRID_TRANSFORMER model_parallel_NPU_group: {degree}", layers)
+
+
+def _one_by_one(graph: StepGraph) -> bool:
+    """Whether each task waits for the one before it, whatever else it waits for."""
+    owner = np.repeat(np.arange(graph.tasks), np.diff(graph.predecessor_start))
+    waits = np.zeros(graph.tasks, dtype=np.bool_)
+    waits[owner[graph.predecessor == owner - 1]] = True
+    return bool(waits[1:].all())
 
 
 def _inner_groups(

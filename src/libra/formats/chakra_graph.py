@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from libra.collectives import Collective
 from libra.errors import InputError, Problem
 from libra.formats.chakra import NodeType, Trace
 from libra.formats.chakra_groups import CollectiveTable, Members, is_communication
@@ -251,11 +252,12 @@ class _Quotient:
         source = np.minimum(by_rank, self.nodes - 1)
         used = np.where(nodes, self.collective[source], -1)
         several = len(self.matched.traces) > 1
+        kinds, index = _by_first_use(used[used >= 0], tuple(table.index))
         return StepGraph(
             fixed=np.where(nodes, self.seconds[source], 0.0),
-            collectives=tuple(table.index),
+            collectives=kinds,
             count_start=np.concatenate([[0], np.cumsum(used >= 0)]),
-            count_index=used[used >= 0],
+            count_index=index,
             count_value=np.ones(int((used >= 0).sum())),
             predecessor_start=start,
             predecessor=predecessor,
@@ -276,6 +278,18 @@ class _Quotient:
         names = [name for trace in self.matched.traces for name in trace.names]
         names += ["collective begins"] * (len(by_rank) - self.nodes)
         return tuple(names[k] for k in by_rank.tolist())
+
+
+def _by_first_use(
+    index: Ints, collectives: tuple[Collective, ...]
+) -> tuple[tuple[Collective, ...], Ints]:
+    """Collectives in order of their first use, and the index of each use among them."""
+    first = np.full(len(collectives), len(index), dtype=np.int64)
+    np.minimum.at(first, index, np.arange(len(index)))
+    order = np.argsort(first, kind="stable")[: int((first < len(index)).sum())]
+    rank = np.zeros(len(collectives), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return tuple(collectives[k] for k in order.tolist()), rank[index]
 
 
 def _resource(trace: Trace) -> Ints:

@@ -244,8 +244,8 @@ def _group(
         if isinstance(found, str):
             some = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
             trace.fail(
-                f"process group {shown(name)} [{some}] is no regular part of {network.shape}: {found}. "
-                "Correct the comm groups or the network's shape."
+                f"process group {shown(name)} [{some}] is no regular part of {network.shape}: "
+                f"{found}. Correct the comm groups or the network's shape."
             )
         return found, members
     if dims != ABSENT:

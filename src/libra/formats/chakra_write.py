@@ -7,7 +7,6 @@ Durations are whole microseconds by the schema, so each computation also carries
 from __future__ import annotations
 
 import gzip
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from libra.errors import InputError, Problem
 from libra.formats.chakra import NodeType
 from libra.formats.chakra_lower import LoweredNode
 
-__all__ = ["Address", "comm_size", "nanoseconds", "trace_bytes", "write_trace"]
+__all__ = ["Address", "TraceWriter", "comm_size", "nanoseconds", "write_trace"]
 
 VERSION = "0.0.4"
 OPERATIONS_PER_NS = 1000
@@ -31,7 +30,7 @@ _COMM_TYPES = {
     CollectiveKind.REDUCE_SCATTER: 7,
 }
 
-Address = tuple[str, Sequence[bool]]
+Address = tuple[str, tuple[bool, ...]]
 """How a trace says who takes part: name of a process group (empty: none), dimensions (or none)."""
 
 
@@ -46,55 +45,88 @@ def nanoseconds(seconds: float) -> int:
     return max(1, round(seconds * 1e9))
 
 
-def trace_bytes(
-    nodes: Iterable[LoweredNode],
-    addresses: Sequence[Address],
-    peers: Sequence[int] = (),
-    npu: int = 0,
-) -> bytes:
-    """Trace of one NPU.
+class TraceWriter:
+    """Writes the traces of all NPUs that run the same nodes.
+
+    What they share is made once; who takes part in a collective or message is appended to it.
 
     Parameters
     ----------
-    nodes : iterable of LoweredNode
+    nodes : sequence of LoweredNode
         In order of their ids.
-    addresses : sequence of Address, one a node
-        Who takes part in a collective; anything for other nodes.
-    peers : sequence of int, one a node
-        NPU that a message goes to or comes from.
-    npu : int
-        The NPU.
     """
-    from libra.formats.chakra_messages import AttributeProto, GlobalMetadata, Node
 
-    out = io.BytesIO()
-    metadata = GlobalMetadata(version=VERSION)
-    metadata.attr.append(AttributeProto(name="schema", string_val=f"1.1.1-chakra.{VERSION}"))
-    _append(out, metadata)
-    for number, (node, address) in enumerate(zip(nodes, addresses, strict=True)):
-        message = Node(id=number, name=node.name, type=int(node.type), data_deps=node.after)
-        attributes: list[Any] = [AttributeProto(name="is_cpu_op", bool_val=False)]
-        if node.type is NodeType.COMPUTE:
-            message.duration_micros = round(node.seconds * 1e6)
-            operations = nanoseconds(node.seconds) * OPERATIONS_PER_NS + OPERATIONS_PER_NS // 2
-            attributes += [
-                AttributeProto(name="libra_seconds", double_val=node.seconds),
-                AttributeProto(name="num_ops", int64_val=operations),
-                AttributeProto(name="tensor_size", uint64_val=1),
-            ]
-        elif node.collective is not None:
-            attributes.append(
-                AttributeProto(name="comm_size", int64_val=comm_size(node.collective))
-            )
+    def __init__(self, nodes: Sequence[LoweredNode]) -> None:
+        from libra.formats.chakra_messages import AttributeProto, GlobalMetadata
+
+        metadata = GlobalMetadata(version=VERSION)
+        metadata.attr.append(AttributeProto(name="schema", string_val=f"1.1.1-chakra.{VERSION}"))
+        data = metadata.SerializeToString()
+        self.nodes = nodes
+        self.start = _length(len(data)) + data
+        self.shared = [_shared(number, node) for number, node in enumerate(nodes)]
+        self.addresses: dict[Address, bytes] = {}
+
+    def trace(self, addresses: Sequence[Address], peers: Sequence[int], npu: int) -> bytes:
+        """Trace of one NPU.
+
+        Parameters
+        ----------
+        addresses : sequence of Address, one a node
+            Who takes part in a collective; anything for other nodes.
+        peers : sequence of int, one a node
+            NPU that a message goes to or comes from; anything for other nodes.
+        npu : int
+            The NPU.
+        """
+        parts = [self.start]
+        for node, shared, address, peer in zip(
+            self.nodes, self.shared, addresses, peers, strict=True
+        ):
+            own = b""
             if node.type is NodeType.COLLECTIVE:
-                kind = _COMM_TYPES[node.collective.kind]
-                attributes.append(AttributeProto(name="comm_type", int64_val=kind))
-                attributes += _address(address)
-            else:
-                attributes += _ends(node, npu, peers[number])
-        message.attr.extend(attributes)
-        _append(out, message)
-    return out.getvalue()
+                if address not in self.addresses:
+                    self.addresses[address] = _attributes(_address(address))
+                own = self.addresses[address]
+            elif node.type is not NodeType.COMPUTE:
+                own = _attributes(_ends(node, npu, peer))
+            parts += (_length(len(shared) + len(own)), shared, own)
+        return b"".join(parts)
+
+
+def _shared(number: int, node: LoweredNode) -> bytes:
+    """Message of a node without what differs between NPUs."""
+    from libra.formats.chakra_messages import AttributeProto, Node
+
+    message = Node(id=number, name=node.name, type=int(node.type), data_deps=node.after)
+    attributes: list[Any] = [AttributeProto(name="is_cpu_op", bool_val=False)]
+    if node.type is NodeType.COMPUTE:
+        message.duration_micros = round(node.seconds * 1e6)
+        operations = nanoseconds(node.seconds) * OPERATIONS_PER_NS + OPERATIONS_PER_NS // 2
+        attributes += [
+            AttributeProto(name="libra_seconds", double_val=node.seconds),
+            AttributeProto(name="num_ops", int64_val=operations),
+            AttributeProto(name="tensor_size", uint64_val=1),
+        ]
+    elif node.collective is not None:
+        size = comm_size(node.collective)
+        attributes.append(AttributeProto(name="comm_size", int64_val=size))
+        if node.type is NodeType.COLLECTIVE:
+            kind = _COMM_TYPES[node.collective.kind]
+            attributes.append(AttributeProto(name="comm_type", int64_val=kind))
+    message.attr.extend(attributes)
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _attributes(attributes: Iterable[Any]) -> bytes:
+    """Attributes as a node's message has them, to be appended to it."""
+    from libra.formats.chakra_messages import Node
+
+    message = Node()
+    message.attr.extend(attributes)
+    data: bytes = message.SerializeToString()
+    return data
 
 
 def _address(address: Address) -> list[Any]:
@@ -120,15 +152,14 @@ def _ends(node: LoweredNode, npu: int, peer: int) -> list[Any]:
     ]
 
 
-def _append(out: io.BytesIO, message: Any) -> None:
-    """Append a message after its length."""
-    data = message.SerializeToString()
-    length = len(data)
-    while length > 127:
-        out.write(bytes([length & 127 | 128]))
-        length >>= 7
-    out.write(bytes([length]))
-    out.write(data)
+def _length(value: int) -> bytes:
+    """Length of a message as the wire has it."""
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def write_trace(path: Path, data: bytes) -> None:
