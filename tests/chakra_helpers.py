@@ -87,8 +87,8 @@ def stream(nodes, version="0.0.4", **attributes):
 
 def write_traces(folder, traces, name="w"):
     """One file an NPU; returns the name a design gives them."""
-    for npu, data in enumerate(traces):
-        data = data if isinstance(data, bytes) else stream(data)
+    for npu, given in enumerate(traces):
+        data = given if isinstance(given, bytes) else stream(given)
         (Path(folder) / f"{name}.{npu}.et").write_bytes(data)
     return f"{name}.*.et"
 

@@ -373,7 +373,7 @@ def changed(npu, nodes, base=None):
 GATHER = [collective(0, ALL_REDUCE, 80), collective(1, ALL_GATHER, 80)]
 MISMATCHES = [
     (changed(3, ring_step(3)[:1] + ring_step(3)[2:]), "w.4.et: node 2 'n2': unmatched receive from NPU 3 to NPU 4 with tag 0, NPU 3 sends 0 such, got 1. Add its partner, or correct the tag."),
-    (changed(3, ring_step(3)[:2] + [compute(2, 5), compute(3, 5)]), "w.2.et: node 1 'n1': unmatched send from NPU 2 to NPU 3 with tag 0, NPU 3 receives 0 such, got 1. Add its partner, or correct the tag."),
+    (changed(3, [*ring_step(3)[:2], compute(2, 5), compute(3, 5)]), "w.2.et: node 1 'n1': unmatched send from NPU 2 to NPU 3 with tag 0, NPU 3 receives 0 such, got 1. Add its partner, or correct the tag."),
     (changed(3, ring_step(3, 5)), "w.2.et: node 1 'n1' and node 2 'n2' of NPU 3 are one message of different sizes, got 1000000 and 5 bytes. Correct one."),
     (changed(3, [send(0, 99, 10)]), "w.3.et: node 0 'n0': comm_dst is an NPU from 0 to 7, got 99. Correct it."),
     (changed(3, [node(0, 5, comm_size=5)]), "w.3.et: node 0 'n0': comm_dst is an NPU from 0 to 7, got nothing. Correct it."),
@@ -454,7 +454,7 @@ def test_all_kinds_of_a_design_go_on(load):
     from libra.check import summarize_design
     from libra.evaluate import simulate_result
 
-    design = load({k: ring_step(k) + [collective(9, ALL_REDUCE, 80_000, [3])] for k in range(8)})
+    design = load({k: [*ring_step(k), collective(9, ALL_REDUCE, 80_000, [3])] for k in range(8)})
     summary = summarize_design(design)
     assert {c["kind"] for c in summary["workloads"][0]["collectives"]} == {
         "all-reduce",

@@ -172,13 +172,11 @@ def test_the_loop_agrees_with_protobuf(nodes, tag, dims, seconds):
     for fast in (False, True):
         rows = np.zeros((64, len(Column)), dtype=np.int64)
         waits = np.zeros(len(data), dtype=np.int64)
-        names = [bytes(r) for r in wire._NAMES]
         scan = compiled(wire._scan) if fast else wire._scan
-        result = scan(
-            np.frombuffer(data, np.uint8) if fast else data, 0, True, rows, waits,
-            wire._NAMES if fast else names, wire._COLUMNS if fast else wire._COLUMNS.tolist(),
-            wire.ABSENT, wire.MISTYPED,
-        )  # fmt: skip
+        table = wire._TABLE if fast else wire._TABLE.tolist()
+        source = np.frombuffer(data, np.uint8) if fast else data
+        result = scan(source, 0, True, rows, waits, table, ABSENT)
+        wire._read_fixed(np.frombuffer(data, np.uint8), rows[: len(made)])
         assert [int(x) for x in result] == [0, len(data), len(made), len(data)]
         found.append((rows[: len(made)], waits))
     assert (found[0][0] == found[1][0]).all()

@@ -45,7 +45,19 @@ LONG = {
 }
 
 # Rows of ../shared/reference/astra_sim/collectives.csv (own runs of github astra-sim/astra-sim).
-COLUMNS = ["topology", "collective", "size_bytes", "comm_size_arg", "bw_npu_GBps", "bw_cfg", "latency_ns", "chunks", "impl", "impl_a2a", "sim_ns"]
+COLUMNS = [
+    "topology",
+    "collective",
+    "size_bytes",
+    "comm_size_arg",
+    "bw_npu_GBps",
+    "bw_cfg",
+    "latency_ns",
+    "chunks",
+    "impl",
+    "impl_a2a",
+    "sim_ns",
+]
 FOUR = "Ring(4)_FC(8)_Ring(4)_Switch(32)"
 ROWS = [
     ("Ring(4)_FC(8)", "ReduceScatter", "67108864", "67108864", "150;150", "139.6983862;19.95691231", "500", "16", "ring;direct", "direct1;direct1", "366202"),
@@ -354,7 +366,7 @@ def test_places_without_npus_are_refused(folder):
     graph = design.workloads[0].graph
     places = np.array([0, 0, 1, 1, 1])
     lost = Workload("w", type(graph)(**{**vars_of(graph), "places": places}))
-    with pytest.raises(InputError, match="nothing says which NPUs|waits for"):
+    with pytest.raises(InputError, match=r"nothing says which NPUs|waits for"):
         export_astra_sim(lost, design, np.array([1e9, 1e9]), folder / "out")
 
 

@@ -246,11 +246,7 @@ class _Blocks:
         self.nodes += len(rows)
         if self.nodes > MOST_NODES:
             _fail(self.name, f"holds more than {MOST_NODES:,} nodes. Give one step of one NPU.")
-        ends = (rows[:, Column.NAME_AT] + rows[:, Column.NAME_LENGTH]).tolist()
-        names = [
-            data[a:b].decode("utf-8", "replace")
-            for a, b in zip(rows[:, Column.NAME_AT].tolist(), ends, strict=True)
-        ]
+        names = _texts(data, rows[:, Column.NAME_AT], rows[:, Column.NAME_LENGTH])
         at, length = rows[:, Column.GROUP_AT], rows[:, Column.GROUP_LENGTH]
         for k in np.flatnonzero(at != ABSENT):
             if length[k] == MISTYPED:
@@ -300,6 +296,17 @@ class _Blocks:
         return build_trace(
             rows, np.concatenate(counts), dependencies, names, tuple(self.groups), self.name
         )
+
+
+def _texts(data: bytes, at: Ints, length: Ints) -> list[str]:
+    """Texts of a block, given where they stand."""
+    spans = list(zip(at.tolist(), (at + length).tolist(), strict=True))
+    # Where all are ASCII, as nearly always, slices of one text are the quickest way.
+    text = data.decode("latin-1")
+    found = [text[a:b] for a, b in spans]
+    if "".join(found).isascii():
+        return found
+    return [data[a:b].decode("utf-8", "replace") for a, b in spans]
 
 
 def build_trace(

@@ -275,7 +275,10 @@ class _Quotient:
 
     def labels(self, by_rank: Ints) -> tuple[str, ...]:
         """Names of the tasks."""
-        names = [name for trace in self.matched.traces for name in trace.names]
+        traces = self.matched.traces
+        if len(traces) == 1 and (np.diff(by_rank) == 1).all():
+            return traces[0].names
+        names = [name for trace in traces for name in trace.names]
         names += ["collective begins"] * (len(by_rank) - self.nodes)
         return tuple(names[k] for k in by_rank.tolist())
 

@@ -99,16 +99,32 @@ ROWS = 1 << 16
 """Nodes read at a time."""
 
 
-def _names() -> tuple[NDArray[np.uint8], Ints]:
-    """Names of the attributes as rows of bytes: length, then text; and their columns."""
-    table = np.zeros((len(ATTRIBUTES), 1 + max(map(len, ATTRIBUTES))), dtype=np.uint8)
-    for row, name in zip(table, ATTRIBUTES, strict=True):
-        row[0] = len(name)
-        row[1 : 1 + len(name)] = list(name.encode())
-    return table, np.array(list(ATTRIBUTES.values()), dtype=np.int64)
+_KINDS = {Column.SECONDS: 2, Column.GROUP_AT: 1, Column.DIMS: 4}
+"""Kind of value that an attribute has, if not a whole number."""
+_FIXED = MISTYPED + 1
+"""Values of fixed width are left where they stand: this plus 4 x their place plus their kind."""
+_FIXED_END = _FIXED + (1 << 40)
+_WIDTHS = ("<u4", "<i4", "<i8")
 
 
-_NAMES, _COLUMNS = _names()
+def _hash(name: bytes) -> int:
+    """Hash of an attribute's name, as `_scan` makes it."""
+    result = len(name)
+    for byte in name:
+        result = (result * 1_000_003 + byte) & 0xFFFFFFFFFFF
+    return result
+
+
+def _table() -> Ints:
+    """Hash, column and allowed kinds (as bits) of each attribute."""
+    rows = []
+    for name, column in ATTRIBUTES.items():
+        kinds = 1 << _KINDS.get(column, 1) | (8 if column == Column.GROUP_AT else 0)
+        rows.append([_hash(name.encode()), column, kinds])
+    return np.array(rows, dtype=np.int64)
+
+
+_TABLE = _table()
 
 
 def scan_block(
@@ -143,11 +159,9 @@ def scan_block(
     scan = faster(_scan, (len(data) - start) // 4)  # many bytes are only passed over
     plain = scan is _scan
     source = data if plain else np.frombuffer(data, dtype=np.uint8)
-    names = [bytes(row) for row in _NAMES] if plain else _NAMES
-    columns = _COLUMNS.tolist() if plain else _COLUMNS
-    fault, at, nodes, where = scan(
-        source, start, first, rows, dependencies, names, columns, ABSENT, MISTYPED
-    )
+    table = _TABLE.tolist() if plain else _TABLE
+    fault, at, nodes, where = scan(source, start, first, rows, dependencies, table, ABSENT)
+    _read_fixed(np.frombuffer(data, dtype=np.uint8), rows[:nodes])
     return Fault(fault), int(at), int(nodes), int(where)
 
 
@@ -157,10 +171,8 @@ def _scan(  # noqa: PLR0912, PLR0915 (one loop over bytes: what the compiler can
     first: bool,
     rows: Ints,
     dependencies: Ints,
-    names: NDArray[np.uint8],
-    columns: Ints,
+    table: Ints,
     absent: int,
-    mistyped: int,
 ) -> tuple[int, int, int, int]:
     """Walk over keys and values with a stack of the messages that are open.
 
@@ -174,33 +186,18 @@ def _scan(  # noqa: PLR0912, PLR0915 (one loop over bytes: what the compiler can
     ends[0] = stop
     at, depth, kind, end = start, 0, 0, stop
     message, node, used = start, 0, 0
-    name_at, name_length, value, value_at, value_kind, bits, count = 0, 0, 0, 0, 0, 0, 0
+    name, value, value_kind, extra = 0, 0, 0, 0
     while True:
         while depth > 0 and at == end:
-            if kind == 3 and value_kind != 0:
-                for k in range(len(columns)):
-                    if names[k][0] != name_length:
-                        continue
-                    same = True
-                    for i in range(name_length):
-                        if names[k][1 + i] != data[name_at + i]:
-                            same = False
-                            break
-                    if not same:
-                        continue
-                    column = columns[k]
-                    if column == 15:  # pg_name: text, or a number
-                        rows[node, 15] = value_at if value_kind == 3 else value
-                        rows[node, 16] = value if value_kind == 3 else -1
-                        if value_kind != 1 and value_kind != 3:  # noqa: PLR1714
-                            rows[node, 16] = mistyped
-                    elif column == 17:  # involved_dim
-                        rows[node, 17] = bits if value_kind == 4 else mistyped
-                        rows[node, 18] = count
-                    elif column == 14:  # libra_seconds
-                        rows[node, 14] = value if value_kind == 2 else mistyped
-                    else:
-                        rows[node, column] = value if value_kind == 1 else mistyped
+            if kind == 3 and value_kind > 0:
+                for k in range(len(table)):
+                    if table[k][0] == name:
+                        column = table[k][1]
+                        rows[node, column] = value
+                        if (table[k][2] >> value_kind) & 1 == 0:
+                            rows[node, column] = absent + 1
+                        if column > 14:  # a text's length, a list's
+                            rows[node, column + 1] = extra
             if kind == 2:
                 rows[node, 5] = used
                 node += 1
@@ -253,22 +250,10 @@ def _scan(  # noqa: PLR0912, PLR0915 (one loop over bytes: what the compiler can
                     break
                 shift += 7
         elif wire == 1 or wire == 5:  # noqa: PLR1714
-            width = 8 if wire == 1 else 4
-            if end - at < width:
+            number = absent + 2 + 4 * at + (2 if wire == 1 else 1 if field == 23 else 0)
+            at += 8 if wire == 1 else 4
+            if at > end:
                 return 3, message, node, head
-            number = 0
-            for i in range(width - 1):
-                number += int(data[at + i]) << (8 * i)
-            last = int(data[at + width - 1])
-            number += (last & 127) << (8 * width - 8)
-            if last > 127:
-                if width == 8:
-                    number = number - 4611686018427387904 - 4611686018427387904
-                elif kind == 3 and field != 23:  # all but sfixed32 are not signed here
-                    number += 2147483648
-                else:
-                    number -= 2147483648
-            at += width
         else:
             return 4, message, node, head
         if kind == 5:
@@ -276,9 +261,9 @@ def _scan(  # noqa: PLR0912, PLR0915 (one loop over bytes: what the compiler can
             used += 1
             continue
         if kind == 6:
-            if count < 62 and number != 0:
-                bits += 1 << count
-            count += 1
+            if extra < 62 and number != 0:
+                value += 1 << extra
+            extra += 1
             continue
         if wire == 2:
             if depth == 0:
@@ -309,18 +294,20 @@ def _scan(  # noqa: PLR0912, PLR0915 (one loop over bytes: what the compiler can
                 if field == 11:
                     return 7, message, node, head
                 if field == 10:
-                    enter, name_length, value_kind = 3, 0, 0
+                    enter, name, value_kind = 3, 0, 0
                 elif field == 4 or field == 5:  # noqa: PLR1714
                     enter = 5
                 elif field == 2:
                     rows[node, 3], rows[node, 4] = at, number
             elif kind == 3:
                 if field == 1:
-                    name_at, name_length = at, number
+                    name = number
+                    for i in range(number):
+                        name = (name * 1000003 + int(data[at + i])) & 17592186044415
                 elif field == 29 or field == 31:  # noqa: PLR1714
-                    value_at, value, value_kind = at, number, 3
+                    value, extra, value_kind = at, number, 3
                 elif field == 28:
-                    enter, bits, count, value_kind = 4, 0, 0, 4
+                    enter, value, extra, value_kind = 4, 0, 0, 4
                 elif field > 2:
                     value_kind = 5
             elif kind == 4 and field == 1:
@@ -344,7 +331,7 @@ def _scan(  # noqa: PLR0912, PLR0915 (one loop over bytes: what the compiler can
                 elif field == 7:
                     rows[node, 2] = number
         elif kind == 3:
-            value = number
+            value, extra = number, -1
             if field == 15 or field == 17:  # noqa: PLR1714
                 value = (number >> 1) ^ -(number & 1)
                 if number < 0:
@@ -353,6 +340,19 @@ def _scan(  # noqa: PLR0912, PLR0915 (one loop over bytes: what the compiler can
             if field == 5:
                 value_kind = 5
         elif kind == 4 and field == 1:
-            if count < 62 and number != 0:
-                bits += 1 << count
-            count += 1
+            if extra < 62 and number != 0:
+                value += 1 << extra
+            extra += 1
+
+
+def _read_fixed(data: NDArray[np.uint8], rows: Ints) -> None:
+    """Read the values of fixed width that `_scan` has left where they stand."""
+    places = rows[:, Column.SECONDS]
+    found = np.flatnonzero((places >= _FIXED) & (places < _FIXED_END))
+    at = (places[found] - _FIXED) >> 2
+    places[found] = data[at[:, None] + np.arange(8)].view("<i8")[:, 0]
+    rest = rows[:, Column.IS_CPU_OP :]
+    for row, column in zip(*np.nonzero((rest >= _FIXED) & (rest < _FIXED_END)), strict=True):
+        if column + Column.IS_CPU_OP != Column.SECONDS:
+            place, kind = divmod(int(rest[row, column]) - _FIXED, 4)
+            rest[row, column] = np.frombuffer(data, _WIDTHS[kind], 1, place)[0]
