@@ -253,7 +253,9 @@ def export_astra_sim(
     """
     network, model = design.network, design.collectives
     if not (bandwidth > 0).all():
-        raise InputError("--bandwidth: the simulator needs some in each dimension, got 0 GB/s.")
+        raise InputError(
+            "--bandwidth: the simulator needs some in each dimension, got 0 GB/s. Give each some."
+        )
     traces = _attempt(workload, lambda: _Traces(workload, network))
     used = () if comm_groups else workload.graph.collectives
     parts = chunks or model.chunks or MANY_CHUNKS
