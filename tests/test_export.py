@@ -246,8 +246,8 @@ def test_groups_that_no_split_says(folder):
     assert "libra does not know the cycles to expect" in readme
 
 
-def test_an_exported_folder_comes_back(folder):
-    """The traces on the network as it was written take the time that was expected."""
+def test_cycles_are_those_of_the_model(folder):
+    """4,096 NPUs: the rules of the simulator and libra's convex model agree."""
     design = load_design(example_folder() / "resnet-50-3d.yaml")
     bandwidth = np.array([100e9, 100e9, 100e9])
     (done,) = export_design(design, ExportFormat.ASTRA_SIM, folder / "out", bandwidth)
@@ -381,3 +381,29 @@ def vars_of(graph):
         "predecessor",
     )
     return {name: getattr(graph, name) for name in names}
+
+
+def test_text_of_a_pipeline_is_refused(folder):
+    (folder / "t.txt").write_text("fc -1 100 ALLREDUCE 1000 100 NONE 0 100 ALLREDUCE 2000 10\n" * 4)
+    (folder / "d.yaml").write_text(
+        "network: {shape: RI(4)_SW(2), tiers: [node, pod]}\n"
+        "workloads:\n"
+        "  - trace: t.txt\n"
+        "    parallel: {tp: 4, pp: 2}\n"
+        "    training_loop: 1f1b\n"
+        "    pipeline: {micro_batches: 4, activation: 1 MB}\n"
+    )
+    with pytest.raises(InputError, match=r"^t: the text has no pipeline, got pp 2\."):
+        export_design(load_design("d.yaml"), ExportFormat.ASTRA_SIM_1, folder / "out")
+
+
+def test_the_schema_s_module_is_that_of_its_text():
+    """Names and numbers of all fields, read from chakra.proto without the protobuf compiler."""
+    from libra.formats import chakra_messages
+
+    text = (Path(chakra_messages.__file__).with_name("chakra.proto")).read_text()
+    for name in chakra_messages.__all__:
+        body = re.search(rf"message {name} {{(.*?)\n}}", text, re.DOTALL)[1]
+        declared = {(n, int(k)) for n, k in re.findall(r"\w+ (\w+) = (\d+);", body)}
+        fields = getattr(chakra_messages, name).DESCRIPTOR.fields
+        assert {(f.name, f.number) for f in fields} == declared

@@ -100,6 +100,40 @@ def test_import_an_astra_sim_network_and_text(run, tmp_path):
     assert network[1] == {"topology": "switch", "size": 2, "latency": "250.5 ns", "tier": "pod"}
 
 
+def test_a_simulator_s_folder_comes_back(run, tmp_path):
+    """Split dimensions and all: on the network as it was written the graph is the same."""
+    from libra.load import load_design
+
+    groups = {
+        "1": [0, 1, 2, 3],
+        "2": [4, 5, 6, 7],
+        "3": [0, 4],
+        "4": [1, 5],
+        "5": [2, 6],
+        "6": [3, 7],
+    }
+    (tmp_path / "g.json").write_text(json.dumps(groups))
+    for npu in range(8):
+        nodes = [
+            compute(0, 100),
+            collective(1, ALL_REDUCE, 1 << 20, [0], pg_name=str(1 + npu // 4)),
+            collective(2, ALL_REDUCE, 1 << 16, [1], pg_name=str(3 + npu % 4)),
+        ]
+        (tmp_path / f"m.{npu}.et").write_bytes(stream(nodes))
+    extra = "    chakra: {comm_groups: g.json}\n"
+    write_design(".", "m.*.et", shape="SW(8)", tiers="[pod]", extra=extra)
+    assert run("export", "d.yaml", "--to", "astra-sim", "-o", "out", "-b", "50")[0] == 0
+    status, _, err = run(
+        "import", "out/m.*.et", "-o", "x.yaml", "--network", "out/network.yml", "--tiers", "pod,pod"
+    )
+    assert status == 0, err
+    one, other = (load_design(name).workloads[0].graph for name in ("d.yaml", "x.yaml"))
+    assert one.fixed.tolist() == other.fixed.tolist()
+    assert [c.group.extents for c in one.collectives] == [(4,), (2,)]
+    assert [c.group.extents for c in other.collectives] == [(4, 1), (1, 2)]
+    assert [c.size for c in one.collectives] == [c.size for c in other.collectives]
+
+
 SHAPE = ("--network", "RI(4)_SW(2)", "--tiers", "node,pod")
 REFUSED = [
     (("import", "w.et", "-o", "x.yaml"), "--network: a trace does not say the network it runs on, got nothing. Add e.g. --network 'RI(4)_SW(8)' --tiers node,pod, a preset, or ASTRA-sim's network.yml."),

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
+from libra.cli_options import AsJson, Debug, DesignFile, Settings
+from libra.cli_traces import add_trace_commands
 from libra.errors import InfeasibleError, InputError, LibraError
 
 if TYPE_CHECKING:
@@ -35,14 +37,8 @@ app = typer.Typer(
 # What the parser raises for unknown options, missing arguments and the like.
 _USAGE_ERRORS = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
 
-DesignFile = Annotated[Path, typer.Argument(metavar="DESIGN", help="The design file (YAML).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write the result, design inside, as JSON.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Override a value of the design file."),
 ]
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Simulate the steps chunk by chunk, as a second opinion.")
@@ -52,7 +48,6 @@ Timeline = Annotated[
     typer.Option(metavar="FILE.csv", help="Write when each task (and simulated chunk) runs."),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no messages.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -183,90 +178,6 @@ def frontier(
             )
         else:
             print_to(_console(), frontier_table(loaded.network.names, found))
-
-    _run(work, as_json=as_json, debug=debug)
-
-
-@app.command("import")
-def import_(
-    trace: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Chakra trace (w.et, w.*.et) or text workload.")
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The design file to write.")],
-    network: Annotated[
-        str, typer.Option(help="Shape, preset, or ASTRA-sim network.yml, which the trace lacks.")
-    ] = "",
-    tiers: Annotated[str, typer.Option(metavar="T1,T2,…", help="Tier of each dimension.")] = "",
-    comm_groups: Annotated[
-        Path | None, typer.Option(help="Members of the process groups (JSON).")
-    ] = None,
-    durations: Annotated[
-        str, typer.Option(metavar="us|ns", help="Unit of the trace's durations, if not us.")
-    ] = "",
-    peak: Annotated[str, typer.Option(help="FLOP/s of an NPU, for nodes without duration.")] = "",
-    memory: Annotated[str, typer.Option(help="Its memory bandwidth, for the same.")] = "",
-    parallel: Annotated[
-        str, typer.Option(metavar="tp=16,dp=256", help="Degrees, for a text workload.")
-    ] = "",
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Write a design for another tool's trace, and check it."""
-
-    def work() -> None:
-        from libra.commands import import_command
-
-        import_command(
-            trace,
-            output,
-            (network, tiers, durations, peak, memory, parallel),
-            comm_groups,
-            as_json=as_json,
-        )
-
-    _run(work, as_json=as_json, debug=debug)
-
-
-@app.command()
-def export(
-    design: DesignFile,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="astra-sim, chakra or astra-sim-1.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write.")],
-    bandwidth: Annotated[
-        str,
-        typer.Option(
-            "--bandwidth", "-b", metavar="B1,B2,…", help="GB/s of each dimension; else the best."
-        ),
-    ] = "",
-    chunks: Annotated[
-        int | None, typer.Option(help="Parts of a collective in the simulator.")
-    ] = None,
-    comm_groups: Annotated[
-        bool, typer.Option("--comm-groups", help="Address collectives by process groups.")
-    ] = False,
-    one: Annotated[
-        bool, typer.Option("--one", help="chakra: one trace for all NPUs that do the same.")
-    ] = False,
-    as_json: AsJson = False,
-    settings: Settings = None,
-    debug: Debug = False,
-) -> None:
-    """Write a design's workloads, and its network, for another tool."""
-
-    def work() -> None:
-        from libra.commands import export_command
-
-        values = _bandwidths(bandwidth) if bandwidth else None
-        export_command(
-            _load(design, settings),
-            to,
-            output,
-            values,
-            chunks,
-            comm_groups=comm_groups,
-            one=one,
-            as_json=as_json,
-        )
 
     _run(work, as_json=as_json, debug=debug)
 
@@ -474,6 +385,9 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
         _print_json(data)
     print(error, file=sys.stderr)
     raise typer.Exit(error.exit_status)
+
+
+add_trace_commands(app, _run, _load, _bandwidths)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -36,6 +36,11 @@ def workload_text(workload: TextWorkload, network: Network, groups: Mapping[str,
     FieldError
         If a header cannot say the groups.
     """
+    if "pp" in groups and groups["pp"].size > 1:
+        raise FieldError(
+            "pipeline",
+            f"the text has no pipeline, got pp {groups['pp'].size}. Export to chakra or astra-sim.",
+        )
     header = workload.policy
     customized = all(layer.policy for layer in workload.layers)
     if not header and customized:
