@@ -42,6 +42,11 @@ def add_trace_commands(
         Values of ``--bandwidth`` [bytes/s].
     """
 
+    _add_import(app, run)
+    _add_export(app, run, load, bandwidths)
+
+
+def _add_import(app: typer.Typer, run: Run) -> None:
     @app.command("import")
     def import_(
         trace: Annotated[
@@ -85,6 +90,13 @@ def add_trace_commands(
 
         run(work, as_json=as_json, debug=debug)
 
+
+def _add_export(
+    app: typer.Typer,
+    run: Run,
+    load: Callable[[Path, Sequence[str] | None], Design],
+    bandwidths: Callable[[str], list[float]],
+) -> None:
     @app.command()
     def export(
         design: DesignFile,

@@ -12,7 +12,7 @@ import numpy as np
 
 from libra.design import Design
 from libra.errors import InputError, nearest
-from libra.export import ExportFormat, export_design
+from libra.export import Exported, ExportFormat, export_design
 from libra.import_trace import ImportOptions, import_trace
 from libra.load import load_design
 
@@ -144,6 +144,11 @@ def export_command(
     found = export_design(
         design, kind, folder, values, chunks=chunks, comm_groups=comm_groups, one=one
     )
+    _print_exported(found, form, as_json=as_json)
+
+
+def _print_exported(found: Sequence[Exported], form: str, *, as_json: bool) -> None:
+    """Say what was written."""
     rows = [
         {
             "folder": str(e.folder),

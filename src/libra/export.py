@@ -436,17 +436,7 @@ def _readme(
         )
     )
     groups = " \\\n  --comm-group-configuration=comm_groups.json" if comm_groups else ""
-    if done.cycles is not None:
-        expected = (
-            f"Expected: every NPU prints `sys[i] finished, T cycles` (1 cycle = 1 ns), the last "
-            f"with **T = {done.cycles}**. That is libra's simulation of the same rules: whole "
-            "nanoseconds a message, one computation and one communication at a time on an NPU."
-        )
-    else:
-        expected = (
-            "Collectives are addressed by process groups, which the simulator runs as flat rings "
-            "and not dimension by dimension: libra does not know the cycles to expect."
-        )
+    expected = _expected(done.cycles)
     remarks = "".join(f"- {remark}\n" for remark in done.remarks)
     if remarks:
         remarks = f"\n## What these files cannot say\n\n{remarks}"
@@ -484,3 +474,17 @@ with direct collectives has the bandwidth of one link.{split} Collectives are cu
 {network.chunks} chunks. Computations are given as operations at 1 TFLOP/s, 1000 a nanosecond, since
 durations in a trace are whole microseconds.
 {remarks}"""
+
+
+def _expected(cycles: int | None) -> str:
+    """What the README says of the simulator's result."""
+    if cycles is None:
+        return (
+            "Collectives are addressed by process groups, which the simulator runs as flat rings "
+            "and not dimension by dimension: libra does not know the cycles to expect."
+        )
+    return (
+        "Expected: every NPU prints `sys[i] finished, T cycles` (1 cycle = 1 ns), the last "
+        f"with **T = {cycles}**. That is libra's simulation of the same rules: whole nanoseconds "
+        "a message, one computation and one communication at a time on an NPU."
+    )

@@ -156,7 +156,8 @@ def scan_block(
     where : int
         Byte at fault.
     """
-    scan = faster(_scan, (len(data) - start) // 4)  # many bytes are only passed over
+    # This loop takes longer to compile than most, and passes over many bytes: less counts as work.
+    scan = faster(_scan, (len(data) - start) // 12)
     plain = scan is _scan
     source = data if plain else np.frombuffer(data, dtype=np.uint8)
     table = _TABLE.tolist() if plain else _TABLE
