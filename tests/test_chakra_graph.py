@@ -33,10 +33,17 @@ from libra.errors import InputError
 from libra.evaluate import evaluate_design
 from libra.formats.chakra_groups import group_of_members, pair_of
 from libra.formats.chakra_npus import group_lists
+from libra.jit import compiled
 from libra.load import load_design
 from libra.optimize import optimize_design
 from libra.placement import Group
-from libra.workload.list_schedule import list_schedule, lowest_first
+from libra.workload.graph import predecessor_rows
+from libra.workload.list_schedule import (
+    _lowest_first,
+    followers_of,
+    list_schedule,
+    lowest_first,
+)
 
 GB = 1e9
 NET = network("RI(4)_SW(2)")
@@ -463,3 +470,24 @@ def test_all_kinds_of_a_design_go_on(load):
     result = simulate_result(optimize_design(design))
     assert result.simulations[0].time == pytest.approx(result.step_time, rel=0.05)
     assert COMPUTE == 4
+
+
+def test_the_compiled_order_is_the_plain_one():
+    """Ids in any order, a cycle, and nodes that nobody waits for."""
+    rng = np.random.default_rng(5)
+    for count in (1, 7, 400):
+        rank = rng.permutation(count)
+        pairs = rng.integers(0, count, (2, 3 * count))
+        later = np.where(rank[pairs[0]] > rank[pairs[1]], pairs[0], pairs[1])
+        earlier = pairs.sum(axis=0) - later
+        kept = later != earlier
+        if count == 7:
+            later, earlier, kept = earlier, later, np.ones_like(kept)
+        start, waits = predecessor_rows(later[kept], earlier[kept], count)
+        follower_start, followers = followers_of(start, waits)
+        plain, fast = (
+            walk(np.diff(start), follower_start, followers)
+            for walk in (_lowest_first, compiled(_lowest_first))
+        )
+        assert plain.tolist() == fast.tolist()
+        assert (len(plain) == count) == (count != 7)

@@ -15,9 +15,10 @@ from helpers import network
 from libra.collectives import AllToAll, Collective, CollectiveKind, CollectiveModel
 from libra.design import Workload
 from libra.errors import InputError
-from libra.export import ExportFormat, expected_cycles, export_astra_sim, export_design, export_text
+from libra.export import ExportFormat, export_astra_sim, export_design, export_text
 from libra.formats.astra_sim import parse_text_workload
 from libra.formats.astra_sim_config import network_configuration, simulator_network
+from libra.formats.astra_sim_cycles import expected_cycles
 from libra.formats.chakra import Column, read_trace
 from libra.formats.chakra_lower import lower_graph
 from libra.load import load_design

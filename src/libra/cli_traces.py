@@ -41,7 +41,6 @@ def add_trace_commands(
     bandwidths : callable
         Values of ``--bandwidth`` [bytes/s].
     """
-
     _add_import(app, run)
     _add_export(app, run, load, bandwidths)
 

@@ -20,7 +20,7 @@ from libra.formats.chakra_wire import ABSENT, ATTRIBUTES, Column
 
 __all__ = ["MOST_JSON", "read_json_trace"]
 
-MOST_JSON = 500_000_000
+MOST_JSON = 100_000_000
 """Bytes of the largest JSON trace that is read."""
 
 _TYPES = {

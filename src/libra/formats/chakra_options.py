@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DurationUnit", "TraceOptions", "read_comm_groups"]
 
-MOST_GROUP_BYTES = 200_000_000
+MOST_GROUP_BYTES = 50_000_000
 _FLOPS = re.compile(r"([kMGTPE]?)FLOPS?/s", re.ASCII)
 _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 
