@@ -15,12 +15,13 @@ from libra.collectives import (
     dimension_bytes,
 )
 from libra.constraints import parse_constraint
-from libra.cost import PartPrices, PriceList, bandwidth_prices
+from libra.cost import PartPrices, PriceList
 from libra.design import Design, Objective, Workload
 from libra.evaluate import evaluate_design
 from libra.network import Dimension, Network, parse_shape
 from libra.optimize import optimize_design
 from libra.placement import Group
+from libra.pricing import build_pricing
 from libra.workload.graph import StepGraph, chain_graph
 
 GB = 1e9
@@ -89,7 +90,17 @@ def design(net, graphs, constraints=(), usd=None, npu=0.0, weights=None, **field
     graphs = graphs if isinstance(graphs, list | tuple) else [graphs]
     weights = weights or [1.0] * len(graphs)
     prices = price_list([1.0] * len(net.sizes) if usd is None else usd, npu)
-    rows = [parse_constraint(text, net, bandwidth_prices(net, prices)) for text in constraints]
+    pricing = build_pricing(net, prices, fields.get("power"))
+    rows = [
+        parse_constraint(
+            text,
+            net,
+            pricing.price,
+            power=pricing.power if pricing.knows_power else None,
+            owner=pricing.owner,
+        )
+        for text in constraints
+    ]
     workloads = [
         Workload(f"w{k}", g, weight)
         for k, (g, weight) in enumerate(zip(graphs, weights, strict=True))

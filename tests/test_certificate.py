@@ -99,7 +99,7 @@ def prove(prog, cuts, price, weights, y, pieces, path, forms=None):
     forms = np.zeros(len(prog.terms.forms)) if forms is None else forms
     none = np.zeros(len(weights))
     multipliers = Multipliers(
-        rows=y, pieces=pieces, cuts=path, forms=forms, limits=none, slowdowns=none
+        rows=y, pieces=pieces, cuts=path, forms=forms, limits=none, groups=none
     )
     return certified_bound(prog, cuts, plain_goal(price, np.asarray(weights)), multipliers)
 

@@ -411,7 +411,8 @@ def test_members_of_a_group(load):
 
 
 OPTIONS = [
-    ("peak: 3", "d.yaml:6: workloads[0].chakra.peak: a compute rate has a unit and is positive, got 3. Write e.g. 300 TFLOP/s."),
+    ("peak: 3", "d.yaml:6: workloads[0].chakra.peak: a rate of operations needs a unit, got 3. Write a rate of operations with its unit, e.g. '989 TFLOP/s'."),
+    ("peak: 0 TFLOP/s, memory: 1 TB/s", "d.yaml:6: workloads[0].chakra.peak: a rate is positive, got 0. Correct it."),
     ("peak: 3 TFLOP/s", "d.yaml:6: workloads[0].chakra.memory: peak and memory make the roofline together, got only the other. Add memory: 2 TB/s or the like."),
     ("durations: ms", "d.yaml:6: workloads[0].chakra.durations: unknown value, got 'ms'. Use one of: us, ns."),
     ("groups: g.json", "d.yaml:6: workloads[0].chakra.groups: unknown key, got 'groups'. Did you mean 'comm_groups'?"),
@@ -491,3 +492,11 @@ def test_the_compiled_order_is_the_plain_one():
         )
         assert plain.tolist() == fast.tolist()
         assert (len(plain) == count) == (count != 7)
+
+
+def test_compute_speed_counts_for_traces(load, tmp_path):
+    nodes = [compute(0, 120), collective(1, ALL_REDUCE, 8)]
+    load(nodes)
+    text = (tmp_path / "d.yaml").read_text()
+    (tmp_path / "d.yaml").write_text(text.replace("'w.et'\n", "'w.et'\n    compute_speed: 2\n"))
+    assert load_design("d.yaml").workloads[0].graph.total_fixed == pytest.approx(60e-6)

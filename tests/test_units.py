@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from libra.units import (
     BANDWIDTH,
+    ENERGY_PRICE,
+    FLOPS,
+    FREQUENCY,
     MONEY,
+    POWER,
+    POWER_RATE,
     PRICE_RATE,
     TIME,
     format_bytes,
@@ -46,6 +51,15 @@ CLOSED_FORMS = [
     ("4 USD/(GB/s)", PRICE_RATE, 4e-9),
     ("4 USD/GB*s", PRICE_RATE, 4e-9),
     ("1 kUSD/(Tbit/s)", PRICE_RATE, 8e-9),
+    ("700 W", POWER, 700.0),
+    ("1.5 kW", POWER, 1500.0),
+    ("5 J/s", POWER, 5.0),
+    ("2 W/(GB/s)", POWER_RATE, 2e-9),
+    ("0.36 USD/kWh", ENERGY_PRICE, 1e-7),
+    ("0.1 USD/(kW*s)", ENERGY_PRICE, 1e-4),
+    ("989 TFLOP/s", FLOPS, 9.89e14),
+    ("1 PFLOP/s", FLOPS, 1e15),
+    ("940 MHz", FREQUENCY, 9.4e8),
 ]
 
 
@@ -91,6 +105,10 @@ def test_the_three_giga_differ():
         ("100 ns", BANDWIDTH, "not that of a bandwidth but of a time"),
         ("100 GB/s", TIME, "not that of a time but of a bandwidth"),
         ("4 USD", PRICE_RATE, "not that of a price per bandwidth but of a"),
+        ("989 TFLOPS", FLOPS, "Write TFLOP/s."),
+        ("989 TFLOP", FLOPS, "not that of a rate of operations but of another kind"),
+        ("700 J", POWER, "not that of a power but of another kind"),
+        ("1 GHz", TIME, "not that of a time but of a frequency"),
         ("4 USD/GB/s", PRICE_RATE, "not that of a price per bandwidth but of another kind"),
     ],
 )

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.collectives import Collective
+from libra.design import Design
 from libra.pieces import Schedule
-from libra.timing import Path, StepTiming
+from libra.timing import Path, StepTiming, critical_path
+from libra.units import GB_PER_S
 
-__all__ = ["CollectiveTime", "WorkloadResult", "workload_result"]
+__all__ = ["CollectiveTime", "Gain", "WorkloadResult", "bandwidth_gains", "workload_result"]
 
 Floats = NDArray[np.float64]
 
@@ -167,3 +169,57 @@ def _by_dimension(parts: Floats, forms: Floats, bandwidth: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         result: Floats = np.where(shares > 0, parts[:, None] * shares, 0.0).sum(axis=0)
     return result
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What more bandwidth in one dimension alone would bring.
+
+    Attributes
+    ----------
+    dimension : str
+        Its name.
+    more : float
+        One GB/s, or what the next choice has more [bytes/s].
+    saved : float
+        Step time that it saves, a weighted sum over the workloads [s].
+    """
+
+    dimension: str
+    more: float
+    saved: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with the keys of ``libra optimize --json``."""
+        return {
+            "dimension": self.dimension,
+            "more_GBps": self.more / GB_PER_S,
+            "saved_s": self.saved,
+        }
+
+
+def bandwidth_gains(
+    design: Design, timings: Sequence[StepTiming], bandwidth: Floats, step_time: float
+) -> tuple[Gain, ...]:
+    """What one more GB/s, or the next choice, in each dimension saves; none where it has no next.
+
+    The step is timed again at the larger bandwidth, with the same schedules.
+    """
+    if not np.isfinite(step_time):
+        return ()
+    found = []
+    for d, table in enumerate(design.pricing.tables):
+        more = GB_PER_S
+        if table is not None:
+            larger = table.bandwidth[table.bandwidth > bandwidth[d] * (1 + 1e-9)]
+            if not len(larger):
+                continue
+            more = float(larger[0] - bandwidth[d])
+        other = bandwidth.copy()
+        other[d] += more
+        time = sum(
+            w.weight * critical_path(timing, other).time
+            for w, timing in zip(design.workloads, timings, strict=True)
+        )
+        found.append(Gain(design.network.names[d], more, max(step_time - time, 0.0)))
+    return tuple(found)

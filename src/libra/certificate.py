@@ -41,9 +41,10 @@ class Multipliers:
         mu, >= 0; only their ratios within a collective matter.
     cuts : ndarray, shape (cuts,)
         lambda, >= 0; only their ratios within a workload matter.
-    limits, slowdowns : ndarray, shape (workloads,)
-        Of the time limits and of the rows T_w <= reference_w z, >= 0; of the latter only the ratios
-        matter.
+    limits : ndarray, shape (workloads,)
+        Of the time limits, >= 0.
+    groups : ndarray, shape (groups,)
+        Of the rows ratios_g . T <= z, >= 0; only their ratios matter.
     forms : ndarray, shape (forms,)
         Of the forms H . B, >= 0: a suggestion for u, which is made to fit.
     """
@@ -53,7 +54,7 @@ class Multipliers:
     cuts: Floats
     forms: Floats
     limits: Floats
-    slowdowns: Floats
+    groups: Floats
 
 
 def certified_bound(
@@ -105,13 +106,13 @@ def combined_weights(goal: Goal, multipliers: Multipliers) -> tuple[Floats, floa
     """Weights w of the step times and r with ``objective >= w . T(B) + price . B - r``.
 
     A limit T_w <= l_w adds its multiplier nu_w to the weights and nu_w l_w to r; the largest
-    slowdown z >= T_w / reference_w adds omega_w, scaled so that sum_w omega_w reference_w = 1.
+    sum z >= ratios_g . T adds omega_g ratios_g, scaled so that sum_g omega_g = 1.
     """
     limited = np.isfinite(goal.limits)
     nu = np.where(limited, multipliers.limits, 0.0)
     weights = goal.weights + nu
-    if goal.references is not None:
-        weights = weights + _shares(multipliers.slowdowns * goal.references, 1.0) / goal.references
+    if goal.ratios is not None:
+        weights = weights + _shares(multipliers.groups, 1.0) @ goal.ratios
     return weights, float(nu[limited] @ goal.limits[limited])
 
 

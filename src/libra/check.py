@@ -27,11 +27,9 @@ def summarize_design(design: Design) -> dict[str, Any]:
                 "size": d.size,
                 "latency_s": d.latency,
                 "tier": d.tier,
-                "price_usd_per_GBps": float(price * GB_PER_S),
+                **_first_rates(design, k),
             }
-            for name, d, price in zip(
-                network.names, network.dimensions, design.bandwidth_prices, strict=True
-            )
+            for k, (name, d) in enumerate(zip(network.names, network.dimensions, strict=True))
         ],
         "workloads": [_workload(w, network) for w in design.workloads],
         "objective": design.objective.value,
@@ -39,6 +37,17 @@ def summarize_design(design: Design) -> dict[str, Any]:
         "collective_model": _collective_model(design.collectives),
         "constraints": [row.text for row in design.rows],
         "warnings": list(design.warnings),
+    }
+
+
+def _first_rates(design: Design, dimension: int) -> dict[str, float | None]:
+    """What the first byte/s of a dimension costs and draws in the whole network."""
+    pricing = design.pricing
+    column = int((pricing.owner == dimension).argmax())
+    watts = float(pricing.power[column] * GB_PER_S) if pricing.knows_power else None
+    return {
+        "price_usd_per_GBps": float(pricing.price[column] * GB_PER_S),
+        "power_w_per_GBps": watts,
     }
 
 

@@ -185,7 +185,10 @@ def frontier(
 @app.command()
 def presets(
     kind: Annotated[
-        str, typer.Argument(metavar="[networks|prices|examples]", help="What to list.")
+        str,
+        typer.Argument(
+            metavar="[networks|accelerators|models|prices|power|examples]", help="What to list."
+        ),
     ] = "",
     as_json: AsJson = False,
     debug: Debug = False,
@@ -311,12 +314,13 @@ def _new(directory: Path, example: str) -> None:
 
 def _presets(kind: str, as_json: bool) -> None:
     from libra.errors import nearest
+    from libra.models import list_models
     from libra.presets import PRESET_KINDS, list_presets
 
     if kind and kind not in PRESET_KINDS:
         raise InputError(f"presets: unknown kind, got {kind!r}. {nearest(kind, PRESET_KINDS)}")
     kinds = [kind] if kind else list(PRESET_KINDS)
-    rows = {k: list_presets(k) for k in kinds}
+    rows = {k: list_models() if k == "models" else list_presets(k) for k in kinds}
     if as_json:
         _print_json(rows)
         return

@@ -26,7 +26,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -34,10 +34,17 @@ from typing import Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from libra.efficiency import (
+    CollectiveKind,
+    EfficiencyCurves,
+    EfficiencyPoint,
+    efficiency_at,
+    require_rising,
+)
 from libra.errors import FieldError
 from libra.network import Dimension, Network, Topology
 from libra.placement import Group
-from libra.units import SIZE, TIME
+from libra.units import TIME
 
 __all__ = [
     "Algorithm",
@@ -49,21 +56,11 @@ __all__ = [
     "Contention",
     "EfficiencyPoint",
     "dimension_bytes",
+    "dimension_efficiency",
     "dimension_latency",
     "reachable_fraction",
     "size_efficiency",
 ]
-
-
-class CollectiveKind(StrEnum):
-    """What a collective does, by its name in the field."""
-
-    ALL_REDUCE = "all-reduce"
-    REDUCE_SCATTER = "reduce-scatter"
-    ALL_GATHER = "all-gather"
-    ALL_TO_ALL = "all-to-all"
-    BROADCAST = "broadcast"
-    POINT_TO_POINT = "point-to-point"
 
 
 class Algorithm(StrEnum):
@@ -105,35 +102,6 @@ RETURNING = (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST)
 
 
 @dataclass(frozen=True)
-class EfficiencyPoint:
-    """Fraction of the nominal bandwidth that a collective of a size reaches.
-
-    Attributes
-    ----------
-    size : float
-        Buffer m [bytes], > 0.
-    fraction : float
-        In (0, 1].
-    """
-
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-
-    size: Annotated[float, SIZE]
-    fraction: float
-
-    def __post_init__(self) -> None:
-        if not self.size > 0:
-            raise FieldError("size", f"a size must be positive, got {self.size!r}. Correct it.")
-        require_fraction("fraction", self.fraction)
-
-
-def require_fraction(name: str, value: float) -> None:
-    """Refuse an efficiency outside (0, 1]."""
-    if not 0 < value <= 1:
-        raise FieldError(name, f"an efficiency is in (0, 1], got {value!r}. Correct it.")
-
-
-@dataclass(frozen=True)
 class CollectiveModel:
     """How collectives are run and timed.
 
@@ -167,7 +135,7 @@ class CollectiveModel:
     chunks: int | None = None
     all_to_all: AllToAll | None = None
     endpoint_delay: Annotated[float, TIME] = 0.0
-    efficiency: Mapping[CollectiveKind, tuple[EfficiencyPoint, ...]] = field(default_factory=dict)
+    efficiency: EfficiencyCurves = field(default_factory=dict)
     contention: Contention = Contention.QUEUE
 
     def __post_init__(self) -> None:
@@ -195,13 +163,7 @@ class CollectiveModel:
             raise FieldError(
                 "chunks", f"a collective has at least 1 chunk, got {self.chunks}. Or write auto."
             )
-        for kind, points in self.efficiency.items():
-            sizes = [p.size for p in points]
-            if not points or sizes != sorted(set(sizes)):
-                raise FieldError(
-                    f"efficiency.{kind}",
-                    f"needs points of rising size, got {sizes}. Sort them, one a size.",
-                )
+        require_rising("efficiency", self.efficiency)
 
 
 @dataclass(frozen=True)
@@ -326,7 +288,8 @@ def dimension_bytes(
         dimension, e, k = network.dimensions[d], group.extents[d], group.strides[d]
         share = _share(collective.kind, dimension, e, inner, d == used[-1])
         if model.compat is None:
-            share = _on_links(share, collective.kind, dimension, e, k) / dimension.efficiency
+            share = _on_links(share, collective.kind, dimension, e, k)
+            share /= dimension_efficiency(collective, dimension, d)
         result[d] = share
         inner *= e
     return result * (collective.size / size_efficiency(collective, model))
@@ -371,8 +334,26 @@ def size_efficiency(collective: Collective, model: CollectiveModel) -> float:
     points = model.efficiency.get(collective.kind)
     if not points:
         return 1.0
-    sizes = np.log([p.size for p in points])
-    return float(np.interp(math.log(collective.size), sizes, [p.fraction for p in points]))
+    return efficiency_at(points, collective.size, collective.group.size)
+
+
+def dimension_efficiency(collective: Collective, dimension: Dimension, d: int) -> float:
+    """Fraction of the bandwidth of dimension d that a collective's kind reaches there.
+
+    The buffer that comes to the dimension is m / P_d of a collective that gathers or reduces on
+    the way, and m of an all-to-all or a point-to-point message.
+
+    Returns
+    -------
+    float
+        In (0, 1]: by the dimension's ``efficiency_by_size`` for the kind, else its ``efficiency``.
+    """
+    points = dimension.efficiency_by_size.get(collective.kind)
+    if points is None:
+        return dimension.efficiency
+    whole = (CollectiveKind.ALL_TO_ALL, CollectiveKind.POINT_TO_POINT)
+    inner = 1 if collective.kind in whole else math.prod(collective.group.extents[:d])
+    return efficiency_at(points, collective.size / inner, collective.group.extents[d])
 
 
 def dimension_latency(
@@ -381,8 +362,8 @@ def dimension_latency(
     r"""Time that one chunk of a collective waits in each dimension besides sending its bytes.
 
     A message takes ``hops x latency + endpoint delay``, and the NPU delays once more at the end of
-    each way; a switch is two hops, the neighbour on a strided ring as many as the stride. The
-    messages one after the other are
+    each way; a switch is two hops for each of its tiers, the neighbour on a strided ring as many as
+    the stride. The messages one after the other are
 
     - ring: e - 1; fully connected: 1 (direct); switch: log2 e (halving or doubling), for a
       reduce-scatter or an all-gather; twice that for an all-reduce, but 1 if the switch reduces;
@@ -421,7 +402,11 @@ def _messages(
 ) -> tuple[int, int]:
     """Messages one after the other and the hops they cross together."""
     topology = dimension.topology
-    hop = {Topology.RING: stride, Topology.FULLY_CONNECTED: 1, Topology.SWITCH: 2}[topology]
+    hop = {
+        Topology.RING: stride,
+        Topology.FULLY_CONNECTED: 1,
+        Topology.SWITCH: 2 * dimension.switch_tiers,
+    }[topology]
     one_way = {
         Topology.RING: extent - 1,
         Topology.FULLY_CONNECTED: 1,

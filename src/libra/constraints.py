@@ -2,13 +2,14 @@
 
 A constraint compares two linear expressions in the bandwidths: ``total <= 1000 GB/s``,
 ``chiplet >= 2 * package``, ``node + pod == 200 GB/s``, ``cost <= 15e6 USD``. Names: a dimension by
-its name or tier or as ``dim1`` … ``dimD``; ``total``, the sum of all; ``cost``, of the network.
+its name or tier or as ``dim1`` … ``dimD``; ``total``, the sum of all; the network's ``cost`` and
+``power``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from libra.network import Network
 from libra.units import (
     BANDWIDTH,
     MONEY,
+    POWER,
     Kind,
     UnitError,
     kind_name,
@@ -30,6 +32,7 @@ from libra.units import (
 __all__ = ["LinearConstraint", "bound_constraints", "parse_constraint"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,16 +43,19 @@ class LinearConstraint:
     ----------
     text : str
         As the user wrote it.
-    coefficients : ndarray, shape (dimensions,)
-        Left side less right side [1, or USD per byte/s].
+    coefficients : ndarray, shape (columns,)
+        Left side less right side [1, or USD or W per byte/s]; columns are dimensions unless prices
+        rise, see `libra.pricing`.
     relation : str
         ``<=``, ``>=`` or ``==``.
     bound : float
-        Constant part of the right side less that of the left [bytes/s or USD].
+        Constant part of the right side less that of the left [bytes/s, USD or W].
     kind : Kind
-        Whether both sides are bandwidths or money.
+        Whether both sides are bandwidths, money or power.
     file, line : str, int
         Where it stands; line 0: nowhere.
+    multiple : float
+        How often the network's cost or power stands in it.
     """
 
     text: str
@@ -59,15 +65,25 @@ class LinearConstraint:
     kind: Kind
     file: str = ""
     line: int = 0
+    multiple: float = 0.0
 
     @property
     def unit(self) -> tuple[str, float]:
         """Unit of its right side for people, and its size in SI units."""
-        return ("GB/s", 1e9) if self.kind is BANDWIDTH else ("USD", 1.0)
+        return _UNITS[self.kind.name]
 
-    def slack(self, bandwidth: Floats) -> float:
-        """How much room is left [bytes/s or USD]; negative: violated."""
-        difference = float(self.coefficients @ bandwidth) - self.bound
+    def slack(self, columns: Floats, amount: float | None = None) -> float:
+        """How much room is left [bytes/s, USD or W]; negative: violated.
+
+        Parameters
+        ----------
+        columns : ndarray, shape (columns,)
+            Bandwidths [bytes/s].
+        amount : float or None
+            The network's cost or power, where the row is of that; None: as the columns say.
+        """
+        left = float(self.coefficients @ columns) if amount is None else self.multiple * amount
+        difference = left - self.bound
         if self.relation == "==":
             return -abs(difference)
         return difference if self.relation == ">=" else -difference
@@ -75,11 +91,15 @@ class LinearConstraint:
 
 @dataclass(frozen=True)
 class _Linear:
-    """A linear expression: constant plus coefficients, of a kind (None: a plain number)."""
+    """A linear expression: constant plus coefficients, of a kind (None: a plain number).
+
+    `multiple` counts the network's cost or power in it.
+    """
 
     coefficients: Floats
     constant: float
     kind: Kind | None
+    multiple: float = 0.0
 
 
 _TOKEN = re.compile(
@@ -90,13 +110,21 @@ _TOKEN = re.compile(
 _RELATIONS = ("<=", ">=", "==")
 _INSTEAD = {"<": "<=", ">": ">=", "=": "==", "≤": "<=", "≥": ">=", "!=": "<= or >="}
 _EXAMPLE = "Write e.g. 'total <= 1000 GB/s' or 'chiplet >= 2 * package'."
+_UNITS = {BANDWIDTH.name: ("GB/s", 1e9), MONEY.name: ("USD", 1.0), POWER.name: ("W", 1.0)}
 _LONGEST = 1000
 _DEEPEST = 32
 _FARTHEST = 1e12
 
 
 def parse_constraint(
-    text: str, network: Network, prices: Floats | None, file: str = "", line: int = 0
+    text: str,
+    network: Network,
+    prices: Floats | None,
+    file: str = "",
+    line: int = 0,
+    *,
+    power: Floats | None = None,
+    owner: Ints | None = None,
 ) -> LinearConstraint:
     """Row of a constraint in text form.
 
@@ -106,15 +134,18 @@ def parse_constraint(
         The constraint.
     network : Network
         Gives the names.
-    prices : ndarray, shape (dimensions,), or None
-        `libra.cost.bandwidth_prices`, which ``cost`` stands for; None: there are none.
+    prices, power : ndarray, shape (columns,), or None
+        What ``cost`` and ``power`` stand for, see `libra.pricing.Pricing`; None: not known.
     file, line : str, int
         Where it stands.
+    owner : ndarray of int, shape (columns,), or None
+        Dimension of each column; None: columns are dimensions.
 
     Raises
     ------
     ValueError
-        If it is not a linear comparison of names and numbers of one kind.
+        If it is not a linear comparison of names and numbers of one kind, or limits a cost or power
+        from below that is convex only.
 
     Examples
     --------
@@ -136,7 +167,7 @@ def parse_constraint(
         raise ValueError(
             f"{reason}, got {relation!r} in {shown(text)}. Write {_INSTEAD[relation]}."
         )
-    reader = _Reader(text, network, prices)
+    reader = _Reader(text, network, {"cost": prices, "power": power}, owner)
     with np.errstate(over="ignore", invalid="ignore"):
         left = reader.read(tokens[: relations[0]])
         right = reader.read(tokens[relations[0] + 1 :])
@@ -146,15 +177,22 @@ def parse_constraint(
         bound = right.constant - left.constant
     if not coefficients.any():
         raise ValueError(f"no bandwidth is left in the constraint, got {shown(text)}. {_EXAMPLE}")
-    _require_scale(coefficients, bound, text)
-    return LinearConstraint(text, coefficients, relation, bound, left.kind, file, line)
+    _require_scale(coefficients, bound, text, left.kind)
+    multiple = left.multiple - right.multiple
+    convex = owner is not None and len(owner) > len(network.dimensions)
+    if multiple and convex and relation != ("<=" if multiple > 0 else ">="):
+        raise ValueError(
+            "a cost or power that rises in steps can be limited from above only, got "
+            f"{shown(text)}. Write <=."
+        )
+    return LinearConstraint(text, coefficients, relation, bound, left.kind, file, line, multiple)
 
 
-def bound_constraints(network: Network) -> tuple[LinearConstraint, ...]:
+def bound_constraints(network: Network, owner: Ints | None = None) -> tuple[LinearConstraint, ...]:
     """Rows of the least and largest bandwidths that the dimensions carry."""
     rows = []
     for d, (name, dimension) in enumerate(zip(network.names, network.dimensions, strict=True)):
-        unit = np.eye(len(network.dimensions))[d]
+        unit = constraint_names(network, owner)[f"dim{d + 1}"]
         for relation, value in (
             (">=", dimension.min_bandwidth),
             ("<=", dimension.max_bandwidth),
@@ -165,17 +203,16 @@ def bound_constraints(network: Network) -> tuple[LinearConstraint, ...]:
     return tuple(rows)
 
 
-def constraint_names(network: Network) -> dict[str, Floats]:
+def constraint_names(network: Network, owner: Ints | None = None) -> dict[str, Floats]:
     """Names a constraint may use for bandwidths, with their coefficients."""
-    identity = np.eye(len(network.dimensions))
-    names = {"total": np.ones(len(network.dimensions))}
+    columns = np.arange(len(network.dimensions)) if owner is None else owner
+    names = {"total": np.ones(len(columns))}
     for d, name in enumerate(network.names):
-        names[name] = identity[d]
-        names[f"dim{d + 1}"] = identity[d]
+        names[name] = names[f"dim{d + 1}"] = (columns == d).astype(np.float64)
     return names
 
 
-def _require_scale(coefficients: Floats, bound: float, text: str) -> None:
+def _require_scale(coefficients: Floats, bound: float, text: str, kind: Kind) -> None:
     """Refuse numbers so large, small or far apart that no arithmetic can honour them."""
     sizes = np.abs(coefficients[coefficients != 0])
     if not (np.isfinite(sizes).all() and sizes.max() <= _FARTHEST * sizes.min()):
@@ -183,7 +220,10 @@ def _require_scale(coefficients: Floats, bound: float, text: str) -> None:
             f"the factors of the bandwidths differ by more than {_FARTHEST:g}, got {shown(text)}. "
             "Correct the numbers."
         )
-    require_range(bound / float(sizes.max()), BANDWIDTH, f"{shown(text)}, which says otherwise")
+    if kind is BANDWIDTH:
+        require_range(bound / float(sizes.max()), kind, f"{shown(text)}, which says otherwise")
+    else:
+        require_range(bound, kind, f"{shown(text)}, which says otherwise")
 
 
 def _tokenize(text: str) -> list[str]:
@@ -211,12 +251,18 @@ def _mismatch(left: Kind | None, right: Kind | None) -> str:
 class _Reader:
     """Recursive descent over the tokens of one side: sums of products of factors."""
 
-    def __init__(self, text: str, network: Network, prices: Floats | None) -> None:
+    def __init__(
+        self,
+        text: str,
+        network: Network,
+        amounts: Mapping[str, Floats | None],
+        owner: Ints | None,
+    ) -> None:
         self.text = text
-        self.names = constraint_names(network)
+        self.names = constraint_names(network, owner)
         self.tiers: Sequence[str] = [d.tier for d in network.dimensions]
-        self.prices = prices
-        self.zero = np.zeros(len(network.dimensions))
+        self.amounts = amounts
+        self.zero = np.zeros(len(self.names["total"]))
 
     def read(self, tokens: Sequence[str]) -> _Linear:
         self.tokens = list(tokens)
@@ -246,6 +292,7 @@ class _Reader:
                 value.coefficients + sign * other.coefficients,
                 value.constant + sign * other.constant,
                 value.kind,
+                value.multiple + sign * other.multiple,
             )
         self.depth -= 1
         return value
@@ -265,8 +312,9 @@ class _Reader:
                     raise self.error("can divide by a plain number other than 0 only")
                 other = _Linear(self.zero, 1 / other.constant, None)
             number, term = (value, other) if value.kind is None else (other, value)
+            by = number.constant
             value = _Linear(
-                term.coefficients * number.constant, term.constant * number.constant, term.kind
+                term.coefficients * by, term.constant * by, term.kind, term.multiple * by
             )
         return value
 
@@ -275,7 +323,9 @@ class _Reader:
         while self.peek() in ("+", "-"):
             sign = -sign if self.tokens.pop(0) == "-" else sign
         value = self.primary()
-        return _Linear(sign * value.coefficients, sign * value.constant, value.kind)
+        return _Linear(
+            sign * value.coefficients, sign * value.constant, value.kind, sign * value.multiple
+        )
 
     def primary(self) -> _Linear:
         if not self.tokens:
@@ -307,15 +357,15 @@ class _Reader:
             scale, exponents = parse_unit(unit)
         except UnitError as error:
             raise self.error(error.message, error.remedy) from None
-        for kind in (BANDWIDTH, MONEY):
+        for kind in (BANDWIDTH, MONEY, POWER):
             if kind.exponents == exponents:
                 return _Linear(self.zero, number * scale, kind)
-        raise self.error(f"{unit} is the unit of {kind_name(exponents)}", "Write GB/s or USD.")
+        raise self.error(f"{unit} is the unit of {kind_name(exponents)}", "Write GB/s, USD or W.")
 
     def unit(self) -> str:
         """Take the tokens of a unit: a word, and ``/ word`` if the word begins a bandwidth."""
         word = self.peek()
-        if not (word and word[0].isalpha()) or word in self.names or word == "cost":
+        if not (word and word[0].isalpha()) or word in self.names or word in self.amounts:
             return ""
         unit = self.tokens.pop(0)
         if len(self.tokens) >= 2 and self.tokens[0] == "/" and self.tokens[1] == "s":
@@ -326,22 +376,25 @@ class _Reader:
     def name(self, token: str) -> _Linear:
         if token in self.names:
             return _Linear(self.names[token], 0.0, BANDWIDTH)
-        if token == "cost":
-            if self.prices is None:
-                raise self.error("the prices are not known, so 'cost' has no value", "Add prices.")
-            return _Linear(self.prices, 0.0, MONEY)
+        if token in self.amounts:
+            amount = self.amounts[token]
+            kind, what = (MONEY, "prices") if token == "cost" else (POWER, "power figures")
+            if amount is None:
+                key = "prices" if token == "cost" else "power"
+                raise self.error(
+                    f"the {what} are not known, so {token!r} has no value", f"Add {key}: default."
+                )
+            return _Linear(amount, 0.0, kind, 1.0)
         if token in ("time", "slowdown"):
             raise self.error(
                 f"{token}(…) stands alone on the left side",
                 "Write e.g. 'time(gpt-3) <= 900 ms' or 'slowdown(gpt-3) <= 1.1'.",
-            )
-        if token == "power":
-            raise self.error(
-                f"{token!r} cannot be limited yet", "Limit bandwidths, total or cost instead."
             )
         if token in self.tiers:
             owners = [f"dim{d + 1}" for d, tier in enumerate(self.tiers) if tier == token]
             raise self.error(
                 f"{token!r} is the tier of several dimensions", f"Write {' or '.join(owners)}."
             )
-        raise self.error(f"unknown name {shown(token)}", nearest(token, [*self.names, "cost"]))
+        raise self.error(
+            f"unknown name {shown(token)}", nearest(token, [*self.names, *self.amounts])
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -13,17 +13,28 @@ from numpy.typing import NDArray
 
 from libra.collectives import Algorithm, CollectiveModel
 from libra.constraints import LinearConstraint, bound_constraints
-from libra.cost import PriceList, bandwidth_prices
+from libra.cost import PowerList, PriceList
 from libra.errors import FieldError
 from libra.network import Network
 from libra.pieces import Schedule, best_schedule
 from libra.placement import Group
+from libra.pricing import Pricing, build_pricing, mix_pricings
 from libra.time_limits import TimeLimit
 from libra.timing import StepTiming, build_timing
+from libra.units import BANDWIDTH, MONEY
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
 
-__all__ = ["Design", "Objective", "Schedules", "Workload", "best_schedules", "time_design"]
+__all__ = [
+    "Design",
+    "Objective",
+    "Robustness",
+    "Scenario",
+    "Schedules",
+    "Workload",
+    "best_schedules",
+    "time_design",
+]
 
 
 class Objective(StrEnum):
@@ -33,6 +44,36 @@ class Objective(StrEnum):
     TIME_COST = "time-cost"
     COST = "cost"
     WORST_TIME = "worst-time"
+
+
+class Robustness(StrEnum):
+    """What to make small where a design has scenarios.
+
+    ``EXPECTED``: the mean of the scenarios' step times, by their weights. ``WORST``: the largest.
+    ``REGRET``: the largest ratio of a scenario's step time to the best it could have alone.
+    """
+
+    EXPECTED = "expected"
+    WORST = "worst"
+    REGRET = "regret"
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """One way that things may turn out.
+
+    Attributes
+    ----------
+    name : str
+    share : float
+        Its weight; those of all scenarios sum to 1.
+    design : Design
+        The design as it is then; the same dimensions, lanes and parts.
+    """
+
+    name: str
+    share: float
+    design: Design
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +137,12 @@ class Design:
         The design file as plain data, overrides applied.
     warnings : tuple of str
         What a user should know before trusting a result.
+    power : PowerList or None
+        Power by tier; None: not known.
+    scenarios : tuple of Scenario
+        Ways that things may turn out; none: as the design says.
+    robustness : Robustness
+        What to make small over the scenarios.
     """
 
     network: Network
@@ -110,28 +157,116 @@ class Design:
     file: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    power: PowerList | None = None
+    scenarios: tuple[Scenario, ...] = ()
+    robustness: Robustness = Robustness.EXPECTED
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "robustness", Robustness(self.robustness))
         object.__setattr__(self, "objective", Objective(self.objective))
         check_names([w.name for w in self.workloads])
         check_baseline(self.baseline, self.network)
         check_algorithm(self.collectives, self.network)
-        check_shrinking(self.objective, self.fixed_cost, self.rows, self.time_limits)
+        check_shrinking(self.objective, self.fixed_cost, self.rows, self.time_limits, self.discrete)
+
+    @property
+    def cases(self) -> tuple[tuple[float, Design], ...]:
+        """Share and design of each scenario; the design itself if it has none."""
+        if not self.scenarios:
+            return ((1.0, self),)
+        return tuple((s.share, s.design) for s in self.scenarios)
 
     @cached_property
+    def pricing(self) -> Pricing:
+        """Cost and power as functions of the bandwidths."""
+        return build_pricing(self.network, self.prices, self.power)
+
+    @property
     def bandwidth_prices(self) -> NDArray[np.float64]:
-        """Price of bandwidth in each dimension for the whole network [USD per byte/s]."""
-        return bandwidth_prices(self.network, self.prices)
+        """Price of bandwidth in each column of `pricing` for the whole network [USD per byte/s]."""
+        return self.pricing.price
 
     @property
     def fixed_cost(self) -> float:
-        """Cost that does not depend on bandwidths, C0: that of the NPUs [USD]."""
-        return self.network.npus * self.prices.npu
+        """Cost that does not depend on bandwidths, C0: that of the NPUs and their energy [USD]."""
+        return fixed_cost(self.network, self.prices, self.power)
+
+    @property
+    def mean_fixed_cost(self) -> float:
+        """The same, the mean over scenarios [USD]."""
+        return sum(share * case.fixed_cost for share, case in self.cases)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether some bandwidths come in parts or lanes."""
+        return any(table is not None for table in self.pricing.tables)
 
     @cached_property
     def rows(self) -> tuple[LinearConstraint, ...]:
         """All constraints: those written, then the dimensions' own limits."""
-        return self.constraints + bound_constraints(self.network)
+        return self.constraints + bound_constraints(self.network, self.pricing.owner)
+
+    @cached_property
+    def column_rows(self) -> tuple[LinearConstraint, ...]:
+        """How much the columns of `pricing` hold, and what the choices reach from and to."""
+        return column_rows(self.network, self.pricing)
+
+    @cached_property
+    def all_rows(self) -> tuple[LinearConstraint, ...]:
+        """Rows of a program: `rows`, those of scenarios that differ from them, `column_rows`."""
+        seen = {_row_key(row) for row in self.rows}
+        others = []
+        for scenario in self.scenarios:
+            for row in scenario.design.rows:
+                if _row_key(row) not in seen:
+                    seen.add(_row_key(row))
+                    others.append(replace(row, text=f"{scenario.name}: {row.text}"))
+        return (*self.rows, *others, *self.column_rows)
+
+    @cached_property
+    def mean_pricing(self) -> Pricing:
+        """Pricing of the design, or the mean of its scenarios'."""
+        if not self.scenarios:
+            return self.pricing
+        return mix_pricings([(share, case.pricing) for share, case in self.cases])
+
+    def row_slack(self, row: LinearConstraint, bandwidth: NDArray[np.float64]) -> float:
+        """Room that a constraint leaves at given bandwidths [bytes/s, USD or W]."""
+        if row.kind is BANDWIDTH:
+            return row.slack(self.pricing.split(bandwidth))
+        amounts = self.pricing.costs if row.kind is MONEY else self.pricing.powers
+        return row.slack(bandwidth, float(amounts(bandwidth).sum()))
+
+
+def _row_key(row: LinearConstraint) -> tuple[bytes, str, float]:
+    return row.coefficients.tobytes(), row.relation, row.bound
+
+
+def fixed_cost(network: Network, prices: PriceList, power: PowerList | None) -> float:
+    """Cost of the NPUs and of the energy they use, C0 [USD]."""
+    energy = 0.0
+    if prices.energy is not None and power is not None:
+        energy = prices.energy.per_watt * power.npu
+    return network.npus * (prices.npu + energy)
+
+
+def column_rows(network: Network, pricing: Pricing) -> tuple[LinearConstraint, ...]:
+    """Rows that keep columns within their widths and bandwidths between the extreme choices."""
+    rows = []
+    for k, (d, width) in enumerate(zip(pricing.owner.tolist(), pricing.width, strict=True)):
+        if np.isfinite(width):
+            relation = "==" if pricing.full[k] else "<="
+            text = f"{network.names[d]}: step {k + 1} {relation} {width / 1e9:g} GB/s"
+            one = np.eye(len(pricing.owner))[k]
+            rows.append(LinearConstraint(text, one, relation, float(width), BANDWIDTH))
+    for d, table in enumerate(pricing.tables):
+        if table is not None and not table.own:
+            mine = (pricing.owner == d).astype(np.float64)
+            for relation, value in ((">=", table.bandwidth[0]), ("<=", table.bandwidth[-1])):
+                end = "smallest" if relation == ">=" else "largest"
+                text = f"{network.names[d]} {relation} {value / 1e9:g} GB/s, the {end} choice"
+                rows.append(LinearConstraint(text, mine, relation, float(value), BANDWIDTH))
+    return tuple(rows)
 
 
 def check_weight(weight: float) -> None:
@@ -208,6 +343,7 @@ def check_shrinking(
     fixed_cost: float,
     rows: Sequence[LinearConstraint],
     time_limits: Sequence[TimeLimit],
+    discrete: bool = False,
 ) -> None:
     """Refuse ``time-cost`` and ``cost`` where zero bandwidth meets all constraints for nothing.
 
@@ -216,6 +352,8 @@ def check_shrinking(
     FieldError
         Names the objective.
     """
+    if discrete:  # The smallest choice is more than nothing; `libra.product` sees to the rest.
+        return
     free = not time_limits and all(row.slack(np.zeros_like(row.coefficients)) >= 0 for row in rows)
     if objective is Objective.COST and free:
         raise FieldError(
@@ -234,11 +372,11 @@ def check_shrinking(
 
 
 Schedules = tuple[tuple[Schedule, ...], ...]
-"""Schedule of each distinct collective of each workload."""
+"""Schedule of each distinct collective of each workload, scenario by scenario."""
 
 
 def time_design(design: Design, schedules: Schedules | None = None) -> tuple[StepTiming, ...]:
-    """Time models of a design's workloads.
+    """Time models of a design's workloads, in each of its scenarios if it has some.
 
     Parameters
     ----------
@@ -246,11 +384,10 @@ def time_design(design: Design, schedules: Schedules | None = None) -> tuple[Ste
     schedules : Schedules or None
         None: what no schedules that the collective model allows can beat.
     """
+    jobs = [(case, w) for _, case in design.cases for w in case.workloads]
     return tuple(
-        build_timing(w.graph, design.network, design.collectives, chosen)
-        for w, chosen in zip(
-            design.workloads, schedules or [None] * len(design.workloads), strict=True
-        )
+        build_timing(w.graph, case.network, case.collectives, chosen)
+        for (case, w), chosen in zip(jobs, schedules or [None] * len(jobs), strict=True)
     )
 
 
@@ -258,8 +395,8 @@ def best_schedules(design: Design, bandwidth: NDArray[np.float64]) -> Schedules:
     """Schedules of those the collective model allows that are fastest at given bandwidths."""
     return tuple(
         tuple(
-            best_schedule(c, design.network, design.collectives, bandwidth)
-            for c in w.graph.collectives
+            best_schedule(c, case.network, case.collectives, bandwidth) for c in w.graph.collectives
         )
-        for w in design.workloads
+        for _, case in design.cases
+        for w in case.workloads
     )

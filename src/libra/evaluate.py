@@ -9,11 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.collectives import Algorithm
-from libra.design import Design, best_schedules
+from libra.design import Design, best_schedules, time_design
 from libra.errors import FieldError, InputError
-from libra.optimize import find_targets
-from libra.result import Result, limit_prices, make_result, shadow_prices
+from libra.optimize import find_targets, optimize_design
+from libra.result import Result, make_result
+from libra.robust import robust_value, scenario_results
+from libra.shadow import limit_prices, shadow_prices
 from libra.simulate import simulate_graph, stages_of
+from libra.timing import critical_path
+
+Floats = NDArray[np.float64]
 
 __all__ = ["evaluate_design", "simulate_result"]
 
@@ -39,7 +44,8 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
     Raises
     ------
     InputError
-        If the number of bandwidths is not that of the dimensions, or one is negative or not finite.
+        If the number of bandwidths is not that of the dimensions, or one is negative or not finite,
+        or is not on offer where parts have prices of their own.
     """
     try:
         given = np.array(bandwidth, dtype=np.float64)
@@ -57,10 +63,12 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
         raise InputError(
             f"bandwidth: must be finite and not negative, got {list(bandwidth)}. Correct it."
         )
+    _require_on_offer(design, given)
     targets = find_targets(design)
+    nominal = replace(design, scenarios=())
     result = make_result(
-        design,
-        best_schedules(design, given),
+        nominal,
+        best_schedules(nominal, given),
         given,
         status="evaluated",
         references=targets.references,
@@ -68,7 +76,34 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
     )
     times = np.array([w.step_time for w in result.workloads])
     limits = limit_prices(design, targets.seconds, times, None)
-    return replace(result, shadow_prices=result.shadow_prices + limits)
+    result = replace(result, design=design, shadow_prices=result.shadow_prices + limits)
+    if not design.scenarios:
+        return result
+    assert targets.best is not None
+    timings = time_design(design, best_schedules(design, given))
+    each = np.array([critical_path(timing, given).time for timing in timings])
+    alone = optimize_design(nominal).bandwidth
+    found = scenario_results(design, each, targets.best, alone)
+    value = robust_value(design, found, design.mean_pricing.cost(given))
+    return replace(result, objective_value=value, scenarios=found)
+
+
+def _require_on_offer(design: Design, bandwidth: Floats) -> None:
+    """Refuse bandwidths that have no price because no part on offer has them.
+
+    Raises
+    ------
+    InputError
+        Names the dimension and the nearest parts.
+    """
+    for d, table in enumerate(design.pricing.tables):
+        if table is not None and table.own and table.index(float(bandwidth[d])) is None:
+            near = table.bandwidth[np.abs(table.bandwidth - bandwidth[d]).argsort()[:3]]
+            offered = ", ".join(f"{b / 1e9:g}" for b in np.sort(near))
+            raise InputError(
+                f"bandwidth: no part on offer for {design.network.names[d]} has this bandwidth, so "
+                f"it has no price, got {bandwidth[d] / 1e9:g} GB/s. The nearest are {offered} GB/s."
+            )
 
 
 def simulate_result(result: Result) -> Result:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from libra.breakdown import Gain
 from libra.collectives import Contention
 from libra.design import Objective
-from libra.result import Result, ShadowPrice
-from libra.units import format_money, format_time
+from libra.result import Result
+from libra.shadow import ShadowPrice
+from libra.units import GB_PER_S, format_money, format_time
 
 __all__ = ["explain_result"]
 
@@ -41,7 +43,9 @@ def explain_result(result: Result) -> tuple[str, ...]:
             )
     lines += _idle(result)
     lines += _approximated(result)
+    lines += [_gain(gain, result) for gain in result.gains]
     lines += [_worth(price, result) for price in result.shadow_prices if price.value]
+    lines += _whole_parts(result)
     return tuple(line for line in lines if line)
 
 
@@ -55,6 +59,25 @@ def _idle(result: Result) -> list[str]:
         return []
     verb = "carries" if len(unused) == 1 else "carry"
     return [f"{_join(unused)} {verb} no traffic of these workloads: bandwidth there is idle."]
+
+
+def _gain(gain: Gain, result: Result) -> str:
+    """What more bandwidth in a dimension saves; empty if next to nothing."""
+    share = gain.saved / result.step_time if result.step_time else 0.0
+    if share < 1e-7:
+        return ""
+    return f"{gain.more / GB_PER_S:g} more GB/s in {gain.dimension} saves {share:.3%} of the step."
+
+
+def _whole_parts(result: Result) -> list[str]:
+    """How far whole parts stay behind bandwidths that could be split at will."""
+    value, best = result.objective_value, result.continuous_objective
+    if best is None or not best > 0:
+        return []
+    return [
+        f"Whole lanes and parts make {_GOALS[result.design.objective][0]} {value / best - 1:.3%} "
+        "larger than bandwidths that could be split at will."
+    ]
 
 
 def _approximated(result: Result) -> list[str]:
@@ -80,6 +103,7 @@ _GOALS = {
 _STEPS = {
     "GB/s": (1.0, "1 GB/s"),
     "USD": (1e6, "1 million USD"),
+    "W": (1e3, "1 kW"),
     "s": (1e-3, "1 ms"),
     "x": (0.01, "0.01"),
 }

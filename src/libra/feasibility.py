@@ -7,13 +7,14 @@ found no bandwidths, or when no single constraint limits a bandwidth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from libra.constraints import LinearConstraint
 from libra.errors import Conflict, InfeasibleError, UnboundedError
+from libra.linear import TOLERANCE, LinearAnswer, solve_linear
 from libra.network import Network
 from libra.program import Program, Rows, build_rows
 from libra.units import parse_number
@@ -24,38 +25,13 @@ Floats = NDArray[np.float64]
 
 # Bandwidths in the linear programs are in GB/s, so that coefficients are of order 1.
 _UNIT = 1e9
-_TOLERANCE = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class _Answer:
-    feasible: bool
-    x: Floats
-
-
-def _linear_minimum(cost: Floats, matrix: Floats, upper: Floats, equal: int) -> _Answer:
+def _linear_minimum(cost: Floats, matrix: Floats, upper: Floats, equal: int) -> LinearAnswer:
     """Minimise cost . x subject to matrix x <= upper (the first `equal` with equality), x >= 0."""
-    import highspy
-
-    class Silent(highspy.Highs):
-        def enableCallbacks(self) -> None:  # noqa: N802
-            """Enable none: that would print a banner on stdout before any option is set."""
-
-    solver = Silent()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-        solver.setOptionValue(name, _TOLERANCE)
-    for price in cost:
-        solver.addVar(0.0, highspy.kHighsInf)
-        solver.changeColCost(solver.getNumCol() - 1, float(price))
-    for k, (row, bound) in enumerate(zip(matrix, upper, strict=True)):
-        at = np.flatnonzero(row).astype(np.int32)
-        lower = float(bound) if k < equal else -highspy.kHighsInf
-        solver.addRow(lower, float(bound), len(at), at, row[at])
-    solver.run()
-    optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    return _Answer(optimal, np.array(solver.getSolution().col_value))
+    lower = np.full(len(upper), -np.inf)
+    lower[:equal] = upper[:equal]
+    return solve_linear(cost, matrix, lower, upper)
 
 
 def _scaled(rows: Rows) -> tuple[Floats, Floats]:
@@ -84,7 +60,7 @@ def _feasible(constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]) 
     )
     upper = np.concatenate([bound, np.zeros(len(floors)), [1.0]])
     answer = _linear_minimum(-np.eye(width + 1)[-1], stacked, upper, rows.equal)
-    return answer.feasible and bool(answer.x[-1] > 10 * _TOLERANCE)
+    return answer.feasible and bool(answer.x[-1] > 10 * TOLERANCE)
 
 
 def smallest_conflict(
@@ -99,8 +75,8 @@ def smallest_conflict(
     ----------
     constraints : sequence of LinearConstraint
         All of them.
-    used : ndarray of bool, shape (dimensions,)
-        Dimensions that carry traffic and so need some bandwidth.
+    used : ndarray of bool, shape (columns,)
+        Those of dimensions that carry traffic and so need some bandwidth.
 
     Returns
     -------
@@ -187,7 +163,7 @@ def implied_equalities(
         answer = _linear_minimum(
             -np.eye(dimensions + 1)[-1], wide, np.append(bound, 1.0), rows.equal
         )
-        if not answer.feasible or answer.x[-1] > 10 * _TOLERANCE:
+        if not answer.feasible or answer.x[-1] > 10 * TOLERANCE:
             continue
         at, row = int(rows.source[k]), constraints[int(rows.source[k])]
         if np.linalg.matrix_rank(matrix[[*equal, k]], tol=1e-9) > len(equal):
@@ -242,16 +218,16 @@ def check_bounded(
     UnboundedError
         Names the dimensions.
     """
-    used, width = program.used, program.dimensions
+    used, width = program.used, program.columns
     open_ended = used & np.isinf(program.rows.largest) & (price <= 0)
     matrix, _ = _scaled(program.rows)
     free = []
-    for d in np.flatnonzero(open_ended):
-        # A direction that every row allows for ever: r >= 0, A r <= 0, r_d >= 1, price . r = 0.
-        direction = np.vstack([matrix, price / max(price.max(), 1.0), -np.eye(width)[d]])
+    for k in np.flatnonzero(open_ended):
+        # A direction that every row allows for ever: r >= 0, A r <= 0, r_k >= 1, price . r = 0.
+        direction = np.vstack([matrix, price / max(price.max(), 1.0), -np.eye(width)[k]])
         upper = np.concatenate([np.zeros(len(matrix) + 1), [-1.0]])
         if _linear_minimum(np.zeros(width), direction, upper, program.rows.equal).feasible:
-            free.append(network.names[d])
+            free.append(network.names[k if program.owner is None else program.owner[k]])
     if not free:
         return
     given = "; ".join(c.text for c in constraints) or "there are none"

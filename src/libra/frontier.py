@@ -91,15 +91,16 @@ def time_cost_frontier(design: Design, points: int = 20) -> tuple[FrontierPoint,
     fastest = optimize_design(replace(design, objective=Objective.TIME))
     price = design.bandwidth_prices
     targets = find_targets(design)
-    ceiling = LinearConstraint("cost", price, "<=", fastest.network_cost, MONEY)
+    ceiling = LinearConstraint("cost", price, "<=", fastest.network_cost, MONEY, multiple=1.0)
     timings = time_design(design, best_schedules(design, fastest.bandwidth))
     weights = np.array([w.weight for w in design.workloads])
-    program = build_program(timings, weights, [*design.rows, ceiling])
+    rows = [*design.rows, *design.column_rows, ceiling]
+    program = build_program(timings, weights, rows, design.pricing.owner)
     check_bounded(program, design.network, design.rows, 0 * price)
     search = Search(program, limits=targets.limits)
     cheapest = minimise(search, Goal(price, 0 * weights, targets.limits))
     least = max(cheapest.bound, 0.0)
-    row = int(np.flatnonzero(program.rows.source == len(design.rows))[0])
+    row = int(np.flatnonzero(program.rows.source == len(rows) - 1)[0])
     goal = Goal(0 * price, weights, targets.limits)
     found = []
     for k in range(points, 0, -1):
@@ -112,5 +113,7 @@ def time_cost_frontier(design: Design, points: int = 20) -> tuple[FrontierPoint,
             raise SolverError(
                 f"at a cost of {cost:.6g} USD the gap is {optimum.gap:.1e}. Please report it."
             )
-        found.append(FrontierPoint(cost, optimum.value, optimum.bound, optimum.bandwidth))
+        found.append(
+            FrontierPoint(cost, optimum.value, optimum.bound, program.join(optimum.bandwidth))
+        )
     return tuple(reversed(found))

@@ -1,47 +1,27 @@
 """Design file → `Design`: every problem of the input at once, each with its line.
 
-The parts of the file are read by `libra.schema`, each for itself; what depends on several parts is
-checked here as far as these parts are right.
+The parts of the file are read by `libra.schema`, each for itself; `libra.assembly` puts them
+together. A `DesignReader` reads one file many times with different overrides, and keeps what they
+leave unchanged: sweeps and scenarios are made of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from libra.assembly import Assembly
+from libra.design import Design
+from libra.errors import InputError, Place, Problem, in_file_order, shown
+from libra.scenarios import add_scenarios
+from libra.schema import read_design_file
+from libra.yaml_source import Override, Source, apply_overrides, read_yaml, value_at
 
-from libra.collectives import CollectiveModel
-from libra.constraints import LinearConstraint, bound_constraints, parse_constraint
-from libra.cost import bandwidth_prices
-from libra.design import (
-    Design,
-    Workload,
-    check_algorithm,
-    check_baseline,
-    check_names,
-    check_shrinking,
-)
-from libra.errors import FieldError, InputError, Place, Problem, in_file_order, nearest, shown
-from libra.files import read_text
-from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
-from libra.formats.astra_sim_policy import place_text_workload
-from libra.formats.chakra_files import is_chakra, load_traces, refuse_placement
-from libra.formats.chakra_options import TraceOptions
-from libra.network import Network
-from libra.placement import Group, nest_groups, place_groups
-from libra.schema import DesignFile, WorkloadEntry, file_place, read_design_file
-from libra.time_limits import TimeLimit, is_time_limit, parse_time_limit
-from libra.workload.pipeline import Pipeline, pipeline_graph
-from libra.workload.schedule import LoopKind, TrainingLoop, build_graph
-from libra.yaml_source import Override, Source, read_yaml
-
-__all__ = ["load_design"]
-
-T = TypeVar("T")
+__all__ = ["DesignReader", "load_design"]
 
 
 def load_design(path: str | Path, overrides: Sequence[Override] = ()) -> Design:
@@ -63,331 +43,97 @@ def load_design(path: str | Path, overrides: Sequence[Override] = ()) -> Design:
     InputError
         With every problem of the design file and of the files it names, in file order.
     """
-    source = read_yaml(Path(path), overrides)
-    problems = list(source.problems)
-    design = None
-    if isinstance(source.data, dict):
-        parsed = read_design_file(source, problems)
-        design = _Assembly(source, problems, parsed).design()
-    else:
-        message = f"a design is a mapping, got {shown(source.data)}. Start from `libra new`."
-        problems.append(source.problem((), message))
-    if design is None or problems:
-        # The design file comes first, whatever was found first.
-        raise in_file_order(sorted(problems, key=lambda p: p.file != source.file))
-    return design
+    return DesignReader(path, overrides).read()
 
 
-class _Assembly:
-    """Builds the parts of a design, collecting what is wrong with each."""
+class DesignReader:
+    """Reads a design file under different overrides; parses it and its traces once.
 
-    def __init__(self, source: Source, problems: list[Problem], parsed: DesignFile) -> None:
-        self.source, self.problems, self.parsed = source, problems, parsed
-        self.traces: dict[Path, TextWorkload | None] = {}
-
-    def note(self, place: Place, message: str) -> None:
-        """Note what is wrong at a place of the long form."""
-        where = file_place(self.source.data, place)
-        self.problems.append(self.source.problem(where, message))
-
-    def attempt(self, place: Place, build: Callable[[], T]) -> T | None:
-        """Result of a step, or None after noting what is wrong at a place."""
-        try:
-            return build()
-        except FieldError as error:
-            self.note((*place, *error.place), error.message)
-        except ValueError as error:
-            self.note(place, str(error))
-        except InputError as error:
-            self.problems.extend(error.problems)
-        return None
-
-    def design(self) -> Design | None:
-        """Design, or None after noting what is wrong with the file."""
-        file = self.parsed
-        network = self.network()
-        rows = self.constraints(network, self.prices(network))
-        limits = self.time_limits()
-        self.check_whole(network, rows, limits)
-        workloads = self.workloads(network)
-        if self.problems:
-            return None
-        assert network is not None
-        assert rows is not None
-        assert file.prices is not None
-        assert file.objective is not None
-        assert file.collectives is not None
-        assert file.training_loop is not None
-        build = partial(
-            Design,
-            network,
-            workloads,
-            file.prices,
-            rows,
-            file.objective,
-            file.collectives,
-            file.training_loop,
-            file.baseline or None,
-            limits,
-            self.source.file,
-            self.source.data,
-            _warnings(workloads, network, file.collectives),
-        )
-        return self.attempt((), build)
-
-    def network(self) -> Network | None:
-        dimensions = self.parsed.network
-        if dimensions is None:
-            return None
-        return self.attempt(("network",), lambda: Network(dimensions))
-
-    def prices(self, network: Network | None) -> NDArray[np.float64] | None:
-        """Prices of the dimensions, or None after noting tiers and parts that have none."""
-        prices = self.parsed.prices
-        if prices is None or network is None:
-            return None
-        unknown = [d for d, n in enumerate(network.dimensions) if n.tier not in prices.tiers]
-        for d in unknown:
-            tier = network.dimensions[d].tier
-            self.note(
-                ("network", d, "tier"),
-                f"no prices for this tier, got {shown(tier)}. {nearest(tier, prices.tiers)}",
-            )
-        return (
-            None
-            if unknown
-            else self.attempt(("prices",), lambda: bandwidth_prices(network, prices))
-        )
-
-    def constraints(
-        self, network: Network | None, prices: NDArray[np.float64] | None
-    ) -> tuple[LinearConstraint, ...] | None:
-        """Rows of all linear constraints, or None after noting what is wrong."""
-        if network is None:
-            return None
-        if prices is None:  # Already noted; any will do to check the constraints.
-            prices = np.ones(len(network.dimensions))
-        rows = []
-        for k, text in enumerate(self.parsed.constraints):
-            if text is not None and is_time_limit(text):
-                continue
-            place: Place = ("constraints", k)
-            file, line = self.source.locate(place)
-            read = partial(parse_constraint, text or "", network, prices, file, line)
-            rows.append(None if text is None else self.attempt(place, read))
-        return tuple(row for row in rows if row is not None) if None not in rows else None
-
-    def time_limits(self) -> tuple[TimeLimit, ...]:
-        """Time limits that are right, after noting what is wrong with the others."""
-        names = [e.display_name for e in self.parsed.workloads if e.display_name is not None]
-        found = []
-        for k, text in enumerate(self.parsed.constraints):
-            if text is not None and is_time_limit(text):
-                file, line = self.source.locate(("constraints", k))
-                read = partial(parse_time_limit, text, names, file, line)
-                found.append(self.attempt(("constraints", k), read))
-        return tuple(limit for limit in found if limit is not None)
-
-    def check_whole(
-        self,
-        network: Network | None,
-        rows: tuple[LinearConstraint, ...] | None,
-        limits: tuple[TimeLimit, ...],
-    ) -> None:
-        """Check what depends on several parts, as far as these are right."""
-        file = self.parsed
-        names = [entry.display_name for entry in file.workloads]
-        self.attempt((), lambda: check_names(names))
-        if network is None:
-            return
-        self.attempt((), lambda: check_baseline(file.baseline or None, network))
-        model = file.collectives
-        if model is not None:
-            self.attempt((), lambda: check_algorithm(model, network))
-        if rows is not None and file.objective is not None and file.prices is not None:
-            check = partial(
-                check_shrinking,
-                file.objective,
-                network.npus * file.prices.npu,
-                rows + bound_constraints(network),
-                limits,
-            )
-            self.attempt((), check)
-
-    def workloads(self, network: Network | None) -> tuple[Workload, ...]:
-        """Workloads that are right, after noting what is wrong with the others."""
-        found = [
-            self.workload(entry, network, ("workloads", k))
-            for k, entry in enumerate(self.parsed.workloads)
-        ]
-        return tuple(workload for workload in found if workload is not None)
-
-    def workload(
-        self, entry: WorkloadEntry, network: Network | None, place: Place
-    ) -> Workload | None:
-        folder = Path(self.source.file).parent
-        if entry.trace is not None and is_chakra(folder / entry.trace):
-            return self.attempt(place, lambda: _chakra_workload(entry, network, folder))
-        if entry.chakra is not None:
-            self.note((*place, "chakra"), "is for Chakra traces, got a text workload. Remove it.")
-        text = self.trace(entry.trace, (*place, "trace")) if entry.trace is not None else None
-        if network is None:
-            return None
-        groups = self.attempt(place, lambda: _groups(entry, network))
-        lost = groups is None and (entry.parallel or entry.groups)
-        if text is None or lost or not entry.right:
-            return None
-        file = self.parsed
-        compat = file.collectives.compat if file.collectives is not None else None
-        loop = entry.training_loop or file.training_loop or TrainingLoop()
-
-        owner = ("parallel",) if entry.parallel else ("groups",) if entry.groups else ()
-        placed = self.attempt(
-            (*place, *owner), lambda: place_text_workload(text, network, groups, compat)
-        )
-        if placed is None:
-            return None
-        layers, notes = placed
-
-        def build() -> Workload:
-            pipeline = _pipeline(entry, network, groups or {}, loop)
-            if pipeline is None:
-                graph = build_graph(
-                    layers, loop, policy=text.policy, last_bottom=text.last_bottom, note=notes
-                )
-            else:
-                graph = pipeline_graph(layers, pipeline, notes)
-            if graph.total_fixed == 0 and not graph.collectives:
-                raise FieldError(
-                    "trace",
-                    "the workload computes nothing and communicates nothing, got "
-                    f"{entry.trace!r}. Give its layers their times and sizes.",
-                )
-            weight = 1.0 if entry.weight is None else entry.weight
-            return Workload(
-                entry.display_name or "", graph, weight, groups or {}, entry.trace or ""
-            )
-
-        if entry.training_loop is None and "training_loop" in self.source.data:
-            # What is wrong with the loop is wrong where all workloads are given it.
-            return self.attempt((), lambda: _moved(place, build))
-        return self.attempt(place, build)
-
-    def trace(self, name: str, place: Place) -> TextWorkload | None:
-        """Text workload of a file, or None after noting what is wrong with it."""
-        path = Path(self.source.file).parent / name
-        if path not in self.traces:
-            text = self.attempt(place, lambda: read_text(path, MAX_BYTES))
-            self.traces[path] = (
-                None
-                if text is None
-                else self.attempt(place, lambda: parse_text_workload(text, str(path)))
-            )
-        return self.traces[path]
-
-
-def _chakra_workload(
-    entry: WorkloadEntry, network: Network | None, folder: Path
-) -> Workload | None:
-    """Workload of Chakra traces; None where what they need is wrong already."""
-    refuse_placement(
-        {
-            "parallel": entry.parallel,
-            "groups": entry.groups,
-            "training_loop": entry.training_loop,
-            "pipeline": entry.pipeline,
-        }
-    )
-    if network is None or not entry.right:
-        return None
-    assert entry.trace is not None
-    placed = load_traces(entry.trace, folder, network, entry.chakra or TraceOptions())
-    weight = 1.0 if entry.weight is None else entry.weight
-    name = entry.display_name or ""
-    return Workload(name, placed.graph, weight, {}, entry.trace, placed.npu_places)
-
-
-def _groups(entry: WorkloadEntry, network: Network) -> dict[str, Group] | None:
-    """Groups of a workload entry on a network; None: the trace alone says."""
-    extents: Mapping[str, Sequence[int]] | None = entry.groups
-    if entry.parallel is not None:
-        try:
-            extents = place_groups(network.sizes, entry.parallel.degrees)
-        except ValueError as error:
-            raise FieldError("parallel", str(error)) from None
-    if extents is None:
-        return None
-    try:
-        return nest_groups(network, extents)
-    except FieldError as error:
-        raise FieldError(("groups", *error.place), error.message) from None
-
-
-def _moved(place: Place, build: Callable[[], T]) -> T:
-    """Result of a step whose errors are at a place, but those of the training loop."""
-    try:
-        return build()
-    except FieldError as error:
-        if error.place[:1] == ("training_loop",):
-            raise
-        raise FieldError((*place, *error.place), error.message) from None
-
-
-def _pipeline(
-    entry: WorkloadEntry, network: Network, groups: Mapping[str, Group], loop: TrainingLoop
-) -> Pipeline | None:
-    """Pipeline of a workload entry; None: it has one stage.
+    Parameters
+    ----------
+    path : str or Path
+        The YAML file.
+    overrides : sequence of Override
+        Settings that hold for every reading.
 
     Raises
     ------
-    FieldError
-        If degrees, training loop and pipeline do not say the same.
+    InputError
+        If the file cannot be read or is not YAML.
     """
-    group, given = groups.get("pp"), entry.pipeline
-    if group is None or group.size == 1:
-        if given is not None:
-            raise FieldError("pipeline", "the workload has one stage, got a pipeline. Add pp:.")
-        return None
-    if loop.kind not in (LoopKind.ONE_F_ONE_B, LoopKind.INTERLEAVED):
-        raise FieldError(
-            "training_loop",
-            f"pp {group.size} makes a pipeline, got {loop.kind.value}. Use 1f1b or interleaved.",
-        )
-    if given is None:
-        raise FieldError(
-            "pipeline",
-            f"is missing for {group.size} stages, got nothing. Add pipeline: "
-            "{micro_batches: …, activation: … MB}.",
-        )
-    if (given.virtual_stages > 1) != (loop.kind is LoopKind.INTERLEAVED):
-        raise FieldError(
-            ("pipeline", "virtual_stages"),
-            f"{loop.kind.value} has {'several' if given.virtual_stages == 1 else 'no'} virtual "
-            f"stages, got {given.virtual_stages}. Correct one of the two.",
-        )
-    try:
-        return Pipeline(
-            group, network.sizes, given.micro_batches, given.activation, given.virtual_stages
-        )
-    except FieldError as error:
-        raise FieldError(("pipeline", *error.place), error.message) from None
+
+    def __init__(self, path: str | Path, overrides: Sequence[Override] = ()) -> None:
+        self._source = read_yaml(Path(path), overrides)
+        self._memory: dict[Any, Any] = {}
+
+    @property
+    def source(self) -> Source:
+        """The file's plain data, without the overrides of a reading."""
+        return self._source
+
+    def value(self, path: str) -> Any:
+        """Value that an override of a path would replace; None: there is none.
+
+        Raises
+        ------
+        ValueError
+            If the path leads nowhere.
+        """
+        return value_at(self._source, path)
+
+    def read(self, overrides: Sequence[Override] = ()) -> Design:
+        """Design of the file with more overrides.
+
+        Raises
+        ------
+        InputError
+            With every problem of the design file and of the files it names, in file order.
+        """
+        source = _copied(self._source, overrides) if overrides else self._source
+        return self._read(source)
+
+    def _read(self, source: Source) -> Design:
+        problems: list[Problem] = list(source.problems)
+        design = None
+        if isinstance(source.data, dict):
+            parsed = read_design_file(source, problems)
+            assembly = Assembly(source, problems, parsed, self._memory)
+            design = assembly.design()
+            entry = parsed.scenarios
+            if design is not None and entry is not None:
+                nominal, read = design, partial(self._scenario, source)
+                design = assembly.attempt((), lambda: add_scenarios(nominal, entry, read))
+        else:
+            message = f"a design is a mapping, got {shown(source.data)}. Start from `libra new`."
+            problems.append(source.problem((), message))
+        if design is None or problems:
+            # The design file comes first, whatever was found first.
+            raise in_file_order(sorted(problems, key=lambda p: p.file != source.file))
+        return design
+
+    def _scenario(self, source: Source, settings: Mapping[str, str], place: Place) -> Design:
+        """Design of a source under a scenario's settings, which stand at a place of it."""
+        overrides = [Override(path, value) for path, value in settings.items()]
+        bare = replace(source, data={k: v for k, v in source.data.items() if k != "scenarios"})
+        try:
+            return self._read(_copied(bare, overrides))
+        except InputError as error:
+            raise InputError(
+                [
+                    source.problem(place, f"{p.path}: {p.message}" if p.path else p.message)
+                    for p in error.problems
+                ]
+            ) from None
 
 
-def _warnings(
-    workloads: Sequence[Workload], network: Network, model: CollectiveModel
-) -> tuple[str, ...]:
-    """What a user should know before trusting a result."""
-    found = []
-    if model.compat is not None and any(d.latency or d.efficiency < 1 for d in network.dimensions):
-        found.append(
-            f"collectives.compat {model.compat.value}: its formulas have no latency or efficiency, "
-            "so those of the network do not count."
-        )
-    for workload in workloads:
-        found += [f"{workload.name}: {note}." for note in workload.graph.note]
-        if not workload.graph.collectives:
-            found.append(
-                f"{workload.name}: communicates nothing, so its time does not depend on any "
-                "bandwidth. Check its collectives and groups."
-            )
-    return tuple(found)
+def _copied(source: Source, overrides: Sequence[Override]) -> Source:
+    """Copy of a source, with overrides applied."""
+    result = replace(
+        source,
+        data=copy.deepcopy(source.data),
+        lines=dict(source.lines),
+        overridden=dict(source.overridden),
+        problems=list(source.problems),
+    )
+    apply_overrides(result, overrides)
+    return result

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from libra.certificate import Multipliers
 from libra.program import Cut, Goal, Program
@@ -39,7 +39,7 @@ class MasterSolution:
 
     Attributes
     ----------
-    bandwidth : ndarray, shape (dimensions,)
+    bandwidth : ndarray, shape (columns,)
         Optimal for the cuts; NaN where the solver found none [bytes/s].
     objective : float
         Of the master problem there.
@@ -84,12 +84,14 @@ class _Entries:
         self._columns: list[Ints] = []
         self._values: list[Floats] = []
 
-    def put(self, rows: ArrayLike, columns: ArrayLike, values: ArrayLike) -> None:
+    def put(self, rows: Ints | int, columns: Ints | int, values: Floats | float) -> None:
         """Put values, broadcast with their places, leaving zeros out."""
-        r, c, v = np.broadcast_arrays(rows, columns, np.asarray(values, dtype=np.float64))
+        shape = np.broadcast_shapes(np.shape(rows), np.shape(columns), np.shape(values))
+        zero = np.zeros(shape, dtype=np.int64)  # adding to it is a faster broadcast
+        v = zero + values
         stays = v != 0
-        self._rows.append(r[stays].astype(np.int64))
-        self._columns.append(c[stays].astype(np.int64))
+        self._rows.append((zero + rows)[stays])
+        self._columns.append((zero + columns)[stays])
         self._values.append(v[stays])
 
     def csc(self, height: int, width: int) -> CscMatrix:
@@ -113,7 +115,7 @@ def solve_master(
         At least one for each workload whose time matters.
     goal : Goal
         Objective and time limits.
-    scale : ndarray, shape (dimensions,)
+    scale : ndarray, shape (columns,)
         Bandwidths S near the expected optimum [bytes/s], > 0.
     margin : float
         Part by which the time limits are tightened, so that rounding stays within them.
@@ -145,43 +147,42 @@ def solve_master(
     )
     solution = solver.solve()
     x, z = np.array(solution.x), np.array(solution.z) * layout.unscale
-    dimensions, rows = program.dimensions, len(program.rows.bound)
+    width, rows = program.columns, len(program.rows.bound)
     status = str(solution.status)
     if not (np.isfinite(x).all() and np.isfinite(z).all()):
-        return MasterSolution(np.full(dimensions, np.nan), np.nan, None, status)
+        return MasterSolution(np.full(width, np.nan), np.nan, None, status)
     y = z[:rows].copy()
     y[program.rows.equal :] = np.maximum(y[program.rows.equal :], 0)
-    at = rows + dimensions + layout.pieces
+    at = rows + width + layout.pieces
     ends = at + len(cuts) * layout.timed
     workloads = len(goal.weights)
     cones = z[len(z) - 3 * layout.cones :].reshape(-1, 3)
     reach = np.zeros(len(program.terms.forms))
     reach[: layout.cones] = np.maximum(cones[:, 0] - cones[:, 1], 0)
-    limits, slowdowns = np.zeros(workloads), np.zeros(workloads)
+    limits = np.zeros(workloads)
     limited = np.flatnonzero(np.isfinite(goal.limits))
     limits[limited] = np.maximum(z[ends : ends + len(limited)], 0)
-    if goal.references is not None:
-        slowdowns[:] = np.maximum(z[ends + len(limited) :][:workloads], 0)
+    groups = 0 if goal.ratios is None else len(goal.ratios)
     multipliers = Multipliers(
         rows=y,
         pieces=np.maximum(z[at - layout.pieces : at], 0),
         cuts=np.maximum(z[at:ends], 0),
         forms=reach,
         limits=limits,
-        slowdowns=slowdowns,
+        groups=np.maximum(z[ends + len(limited) :][:groups], 0),
     )
     objective = float(layout.cost @ x) * layout.unit
-    return MasterSolution(x[:dimensions] * scale, objective, multipliers, status)
+    return MasterSolution(x[:width] * scale, objective, multipliers, status)
 
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
     """Clarabel's data: minimise cost . x with bound - matrix x in the cones.
 
-    Rows in order: equalities, inequalities, B >= 0, pieces, cuts, time limits, slowdowns, cones.
-    Columns: b = B/S, s_f (H_f . S), tau_j / t, theta_w / t, z, with t the size of the step times
-    at S. A multiplier of the original problem is one here times `unscale`; the objective there is
-    the one here times `unit`.
+    Rows in order: equalities, inequalities, B >= 0, pieces, cuts, time limits, groups, cones.
+    Columns: b = B/S, s_f (H_f . S), tau_j / t, theta_w / t, z / unit, with t the size of the step
+    times at S. A multiplier of the original problem is one here times `unscale`; the objective
+    there is the one here times `unit`.
     """
 
     cost: Floats
@@ -202,17 +203,18 @@ def _layout(
     times = _cut_times(program, cuts, len(goal.weights), scale) if timed else goal.weights
     t = _positive(float(times.max()))
     unit = _positive(goal.value(scale, times))
-    dimensions, limits = program.dimensions, len(rows.bound)
+    bands, limits = program.columns, len(rows.bound)
     forms, collectives = (len(terms.forms), terms.collectives) if timed else (0, 0)
     workloads, pieces = (len(goal.weights), len(terms.alpha)) if timed else (0, 0)
     limited = np.flatnonzero(np.isfinite(goal.limits))
-    worst = 0 if goal.references is None else 1
-    theta_at = dimensions + forms + collectives
-    columns = theta_at + workloads + worst
-    height = limits + dimensions + pieces + len(limited) + worst * workloads + 3 * forms
+    groups = 0 if goal.ratios is None else len(goal.ratios)
+    worst = min(groups, 1)
+    theta_at = bands + forms + collectives
+    variables = theta_at + workloads + worst
+    height = limits + bands + pieces + len(limited) + groups + 3 * forms
     height += len(cuts) if timed else 0
     matrix, bound, unscale = _Entries(), np.zeros(height), np.full(height, unit)
-    every = np.arange(dimensions)
+    every = np.arange(bands)
 
     scaled = rows.matrix * scale
     norm = np.maximum(np.abs(scaled).max(axis=1, initial=0.0), np.abs(rows.bound))
@@ -222,19 +224,19 @@ def _layout(
     unscale[:limits] = unit / norm
     at = limits
     matrix.put(at + every, every, -1.0)
-    at += dimensions
+    at += bands
     if timed:
         unscale[at:] = unit / t
-        _fill_times(program, cuts, goal, scale, margin, t, at, (matrix, bound))
+        _fill_times(program, cuts, goal, scale, margin, (t, unit), at, (matrix, bound))
         reach = np.repeat(terms.forms @ scale, 3)
         unscale[height - 3 * forms :] = unit / reach
-    cost = np.zeros(columns)
-    cost[:dimensions] = goal.price * scale / unit
+    cost = np.zeros(variables)
+    cost[:bands] = goal.price * scale / unit
     cost[theta_at : theta_at + workloads] = goal.weights[:workloads] * (t / unit)
-    cost[columns - worst :] = 1 / unit
+    cost[variables - worst :] = 1.0
     return _Layout(
         cost,
-        matrix.csc(height, columns),
+        matrix.csc(height, variables),
         bound,
         height - rows.equal - 3 * forms,
         forms,
@@ -251,14 +253,17 @@ def _fill_times(
     goal: Goal,
     scale: Floats,
     margin: float,
-    t: float,
+    sizes: tuple[float, float],
     at: int,
     into: tuple[_Entries, Floats],
 ) -> None:
-    """Write the rows of pieces, cuts, time limits, slowdowns and cones, from row `at` on."""
-    (matrix, bound), terms, dimensions = into, program.terms, program.dimensions
+    """Write the rows of pieces, cuts, time limits, groups and cones, from row `at` on.
+
+    `sizes` are those of step times and of the objective.
+    """
+    (matrix, bound), terms, bands, (t, unit) = into, program.terms, program.columns, sizes
     forms, pieces, workloads = len(terms.forms), len(terms.alpha), len(goal.weights)
-    s_at, tau_at = dimensions, dimensions + forms
+    s_at, tau_at = bands, bands + forms
     theta_at = tau_at + terms.collectives
     reach = terms.forms @ scale
     rows, of_form = at + np.arange(pieces), s_at + np.arange(forms)
@@ -277,13 +282,13 @@ def _fill_times(
     matrix.put(at + np.arange(len(limited)), theta_at + limited, 1.0)
     bound[at : at + len(limited)] = goal.limits[limited] * (1 - margin) / t
     at += len(limited)
-    if goal.references is not None:
-        each = np.arange(workloads)
-        matrix.put(at + each, theta_at + each, 1.0)
-        matrix.put(at + each, theta_at + workloads, -goal.references / t)
-        at += workloads
+    if goal.ratios is not None:
+        each = at + np.arange(len(goal.ratios))
+        matrix.put(each[:, None], theta_at + np.arange(workloads), goal.ratios * (t / unit))
+        matrix.put(each, theta_at + workloads, -1.0)
+        at += len(goal.ratios)
     v = terms.forms * scale / reach[:, None]
-    first_of, every = at + 3 * np.arange(forms), np.arange(dimensions)
+    first_of, every = at + 3 * np.arange(forms), np.arange(bands)
     matrix.put(first_of[:, None], every, -v)
     matrix.put(first_of[:, None] + 1, every, v)
     matrix.put(np.stack([first_of, first_of + 1]), of_form, -1.0)

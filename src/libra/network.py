@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, ClassVar
 
+from libra.choices import MOST_CHOICES, Choice, check_choices, lane_choices, switch_tiers
+from libra.efficiency import EfficiencyCurves, require_fraction, require_rising
 from libra.errors import FieldError, nearest, shown
 from libra.units import BANDWIDTH, TIME
 
@@ -88,6 +91,18 @@ class Dimension:
         Of one hop [s]; through a switch a message takes two.
     efficiency : float
         Fraction of the nominal bandwidth that collectives reach here, in (0, 1].
+    efficiency_by_size : mapping of CollectiveKind to tuple of EfficiencyPoint
+        The same for a kind of collective by the size of the buffer that comes to this dimension, in
+        place of `efficiency`: linear in log size between the points, constant outside them.
+    bandwidth_choices : tuple of Choice or None
+        The only bandwidths that can be had; None: any.
+    lane : float or None
+        Bandwidth of one lane [bytes/s], where a bandwidth is a whole number of lanes.
+    min_lanes, max_lanes : int, int or None
+        Fewest and most lanes.
+    radix : int or None
+        Ports of a switch; a dimension with more members has several tiers of them. None: one
+        switch joins all members.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -101,6 +116,12 @@ class Dimension:
     in_network: bool = False
     latency: Annotated[float, TIME] = 0.0
     efficiency: float = 1.0
+    efficiency_by_size: EfficiencyCurves = field(default_factory=dict)
+    bandwidth_choices: tuple[Choice, ...] | None = None
+    lane: Bandwidth | None = None
+    min_lanes: int = 1
+    max_lanes: int | None = None
+    radix: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topology", Topology(self.topology))
@@ -122,10 +143,8 @@ class Dimension:
             )
         if self.name in _RESERVED:
             raise FieldError("name", f"the name is reserved, got {self.name!r}. Rename it.")
-        if not 0 < self.efficiency <= 1:
-            raise FieldError(
-                "efficiency", f"an efficiency is in (0, 1], got {self.efficiency!r}. Correct it."
-            )
+        require_fraction("efficiency", self.efficiency)
+        require_rising("efficiency_by_size", self.efficiency_by_size)
         if self.in_network and self.topology is not Topology.SWITCH:
             raise FieldError(
                 "in_network",
@@ -139,6 +158,75 @@ class Dimension:
                 f"the least bandwidth exceeds the largest, got {low / 1e9:g} > {high / 1e9:g} "
                 "GB/s. Lower it.",
             )
+        _check_discrete(self)
+
+    def __hash__(self) -> int:
+        """Hash of the fields that tell most dimensions apart; equality looks at all of them."""
+        limits = (self.min_bandwidth, self.max_bandwidth, self.lane, self.radix)
+        return hash((self.topology, self.size, self.tier, self.latency, self.efficiency, *limits))
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...] | None:
+        """Bandwidths that can be had, by rising bandwidth; None: any."""
+        if self.lane is not None and self.max_lanes is not None:
+            return lane_choices(self.lane, self.min_lanes, self.max_lanes)
+        if self.bandwidth_choices is None:
+            return None
+        return tuple(sorted(self.bandwidth_choices, key=lambda c: c.bandwidth))
+
+    @property
+    def switch_tiers(self) -> int:
+        """Tiers of switches between the members; 1 for a ring or a fully connected block."""
+        return switch_tiers(self.size, self.radix)
+
+
+def _check_discrete(dimension: Dimension) -> None:
+    """Refuse choices, lanes and radixes that contradict each other.
+
+    Raises
+    ------
+    FieldError
+        Names the field.
+    """
+    lane, most = dimension.lane, dimension.max_lanes
+    if dimension.bandwidth_choices is not None:
+        if lane is not None or most is not None:
+            raise FieldError(
+                "lane",
+                "bandwidth_choices and lanes both say what can be built, got both. Remove one.",
+            )
+        try:
+            check_choices(dimension.bandwidth_choices)
+        except FieldError as error:
+            raise FieldError(("bandwidth_choices", *error.place), error.message) from None
+    for name, given, other in (("lane", lane, "max_lanes"), ("max_lanes", most, "lane")):
+        if given is None and getattr(dimension, other) is not None:
+            raise FieldError(
+                other, f"{other} needs {name} beside it, got none. Add {name}: or remove {other}:."
+            )
+    if lane is not None and not lane > 0:
+        raise FieldError("lane", f"a lane has more than 0 GB/s, got {lane!r}. Correct it.")
+    if most is not None and not 1 <= dimension.min_lanes <= most <= MOST_CHOICES:
+        raise FieldError(
+            "max_lanes",
+            "lanes are counted from min_lanes (at least 1) to max_lanes (at most "
+            f"{MOST_CHOICES:,}), got {dimension.min_lanes} to {most}. Correct them.",
+        )
+    if dimension.min_lanes != 1 and most is None:
+        raise FieldError(
+            "min_lanes", "there are no lanes, got min_lanes. Add lane: and max_lanes:."
+        )
+    radix = dimension.radix
+    if radix is not None and dimension.topology is not Topology.SWITCH:
+        raise FieldError(
+            "radix", f"only a switch has a radix, got a {dimension.topology.value}. Remove radix."
+        )
+    if radix is not None and (radix < 2 or (radix < dimension.size and (radix % 2 or radix < 4))):
+        raise FieldError(
+            "radix",
+            "switches with fewer ports than the dimension has members stand in tiers, which takes "
+            f"an even radix of at least 4, got {radix}. Correct it.",
+        )
 
 
 @dataclass(frozen=True)
@@ -164,7 +252,7 @@ class Network:
                     (k, "name"), f"the name belongs to two dimensions, got {name!r}. Rename one."
                 )
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """What each dimension is called: its name, else its tier, else ``dimK``.
 

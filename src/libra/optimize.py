@@ -3,45 +3,90 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from libra.collectives import Algorithm
-from libra.design import Design, Objective, Schedules, Workload, best_schedules, time_design
+from libra.constraints import LinearConstraint
+from libra.design import (
+    Design,
+    Objective,
+    Schedules,
+    Workload,
+    best_schedules,
+    time_design,
+)
 from libra.errors import SolverError
-from libra.feasibility import check_bounded, explain_infeasible, implied_equalities
+from libra.feasibility import explain_infeasible, implied_equalities
+from libra.no_choice import explain_no_choice
+from libra.objectives import PROMISE, Targets, minimise_objective, search_design
 from libra.pieces import Schedule
-from libra.product import minimise_product
-from libra.program import Goal, Program, build_program
-from libra.result import Result, Solver, limit_prices, make_result, shadow_prices
-from libra.search import Optimum, Search, minimise
+from libra.program import Cut
+from libra.result import Result, Solver, make_result
+from libra.robust import scenario_results
+from libra.search import Optimum, Search, safe_scale
+from libra.shadow import limit_prices, shadow_prices
+from libra.timing import StepTiming
 from libra.too_slow import explain_too_slow
 
-__all__ = ["GAP", "Targets", "best_alone", "find_targets", "optimize_design"]
+__all__ = ["Memory", "best_alone", "find_targets", "optimize_design"]
 
 Floats = NDArray[np.float64]
 
-GAP = 1e-6
-"""Relative gap between objective and proven bound at which the optimiser stops."""
-
 _MOST_TURNS = 12
+_MOST_CUTS = 64
 
 
-def optimize_design(design: Design) -> Result:
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of some timings, whatever the constraints: cuts, and where an optimum was."""
+
+    timings: tuple[StepTiming, ...]
+    design: Design
+    cuts: list[Cut] = field(default_factory=list)
+    scale: list[Floats] = field(default_factory=list)
+
+
+@dataclass
+class Memory:
+    """What solves of similar designs share: time models, cuts and a point to start from.
+
+    Cuts do not depend on constraints, prices or weights, so that a sweep of those reuses them all.
+    """
+
+    known: dict[Hashable, _Known] = field(default_factory=dict)
+
+    def recall(self, design: Design, schedules: Schedules | None) -> _Known:
+        """What is known of a design's timings with some schedules."""
+        jobs = [
+            (case.network, repr(case.collectives), id(w.graph))
+            for _, case in design.cases
+            for w in case.workloads
+        ]
+        key = (tuple(jobs), schedules)
+        if key not in self.known:
+            # The design is kept so that no other graph can take the place of one of its own.
+            self.known[key] = _Known(time_design(design, schedules), design)
+        return self.known[key]
+
+
+def optimize_design(design: Design, memory: Memory | None = None) -> Result:
     """Find the bandwidths that minimise a design's objective, with proof.
 
     Parameters
     ----------
     design : Design
         The problem.
+    memory : Memory or None
+        What earlier solves of similar designs have found; gets what this one finds.
 
     Returns
     -------
     Result
-        With ``status`` ``optimal`` and a relative gap of at most `GAP` (time) or 1e-5 (time-cost).
+        With ``status`` ``optimal`` and a relative gap of at most 1e-6, or 1e-5 for time-cost.
 
     Raises
     ------
@@ -54,65 +99,64 @@ def optimize_design(design: Design) -> Result:
 
     Notes
     -----
-    ``time`` minimises the weighted sum of step times. ``time-cost`` minimises it times the cost of
-    the network (and of the NPUs, where they have a price), see `libra.product`. ``cost`` minimises
-    the cost of the network within time limits, ``worst-time`` the largest slowdown against each
-    workload's own best under the linear constraints. All keep to the time limits.
+    See `libra.objectives` for the objectives and `libra.discrete` for lanes and parts.
 
     Where the collective model leaves schedules open (numbers of chunks under latency, the orders
     of balanced chunks), see `_settle_schedules`; bound and gap are then those for the schedules
     chosen, and `Result.schedule_bound` is what no schedules can beat.
+
+    With scenarios the result is the nominal design's at the robust bandwidths; `Result.scenarios`
+    says what they achieve in each scenario.
     """
     start = time.perf_counter()
-    targets = find_targets(design)
-    answer = _settle_schedules(design, targets, _solve(design, targets, None))
+    memory = Memory() if memory is None else memory
+    targets = find_targets(design, memory)
+    answer = _settle_schedules(design, targets, _solve(design, targets, None, memory), memory)
     optimum, search = answer.optimum, answer.search
-    return make_result(
-        design,
-        answer.schedules,
-        optimum.bandwidth,
-        timings=answer.search.program.timings,
+    bandwidth = design.pricing.join(optimum.bandwidth)
+    nominal = replace(design, scenarios=()) if design.scenarios else design
+    times = search.step_times(optimum.bandwidth)[0]
+    result = make_result(
+        nominal,
+        best_schedules(nominal, bandwidth) if design.scenarios else answer.schedules,
+        bandwidth,
+        timings=None if design.scenarios else search.program.timings,
         status="optimal",
         objective=optimum.value,
         bound=optimum.bound,
         schedule_bound=answer.schedule_bound,
+        continuous=_continuous(design, targets, search) if design.discrete else None,
         references=targets.references,
-        shadow=shadow_prices(design, optimum.bandwidth, search.program.rows, optimum.multipliers)
-        + limit_prices(
-            design,
-            targets.seconds,
-            search.step_times(optimum.bandwidth)[0],
-            optimum.multipliers,
-        ),
+        shadow=shadow_prices(design, bandwidth, search.program.rows, optimum.multipliers)
+        + limit_prices(design, targets.seconds, times, optimum.multipliers),
         solver=Solver(search.rounds, len(search.cuts), time.perf_counter() - start),
     )
+    if not design.scenarios:
+        return result
+    assert targets.best is not None
+    alone = optimize_design(nominal, memory)
+    found = scenario_results(design, times, targets.best, alone.bandwidth)
+    return replace(result, design=design, scenarios=found)
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """Time limits in seconds, and the best step time of each workload alone where it is needed.
-
-    Attributes
-    ----------
-    seconds : ndarray, shape (time limits,)
-    limits : ndarray, shape (workloads,)
-        Largest step time allowed [s]; infinite: any.
-    references : ndarray, shape (workloads,), or None
-        Each workload's own best under the linear constraints [s].
-    """
-
-    seconds: Floats
-    limits: Floats
-    references: Floats | None
-
-
-def find_targets(design: Design) -> Targets:
-    """Time limits in seconds; solves each workload alone where a slowdown needs it."""
+def find_targets(design: Design, memory: Memory | None = None) -> Targets:
+    """Time limits in seconds; solves each workload and each scenario alone where that is needed."""
+    if design.scenarios:
+        each = [find_targets(case, memory) for _, case in design.cases]
+        best = [
+            optimize_design(
+                replace(case, objective=Objective.TIME, time_limits=()), memory
+            ).step_time
+            for _, case in design.cases
+        ]
+        limits = np.concatenate([t.limits for t in each])
+        nominal = find_targets(replace(design, scenarios=()), memory)
+        return Targets(nominal.seconds, limits, None, np.array(best))
     names = [w.name for w in design.workloads]
     limits = np.full(len(names), np.inf)
     references: Floats | None = None
     if design.objective is Objective.WORST_TIME or any(x.relative for x in design.time_limits):
-        references = np.array([best_alone(design, w) for w in design.workloads])
+        references = np.array([best_alone(design, w, memory) for w in design.workloads])
     seconds = np.zeros(len(design.time_limits))
     for k, limit in enumerate(design.time_limits):
         at = names.index(limit.workload)
@@ -123,12 +167,12 @@ def find_targets(design: Design) -> Targets:
     return Targets(seconds, limits, references)
 
 
-def best_alone(design: Design, workload: Workload) -> float:
+def best_alone(design: Design, workload: Workload, memory: Memory | None = None) -> float:
     """Least step time that a workload could have alone under the linear constraints [s]."""
     alone = replace(
         design, workloads=(workload,), objective=Objective.TIME, time_limits=(), baseline=None
     )
-    return optimize_design(alone).workloads[0].step_time
+    return optimize_design(alone, memory).workloads[0].step_time
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,44 +185,71 @@ class _Answer:
     schedule_bound: float | None = None
 
 
-def _solve(design: Design, targets: Targets, schedules: Schedules | None) -> _Answer:
+def _solve(
+    design: Design, targets: Targets, schedules: Schedules | None, memory: Memory
+) -> _Answer:
     """Optimum of a design for given schedules of its collectives; None: for the best of all.
 
     Constraints that meet in a point or an edge leave the cone program no interior, which its
     solver needs. Where it fails, those that hold with equality anyway are found and it tries again.
     """
-    weights = np.array([w.weight for w in design.workloads])
-    timings = time_design(design, schedules)
-    promise = _PROMISE[design.objective]
-    search = _search(build_program(timings, weights, design.rows), targets)
-    optimum = _OBJECTIVES[design.objective](design, search)
+    known = memory.recall(design, schedules)
+    promise, rows = PROMISE[design.objective], design.all_rows
+    search = _warm(search_design(design, targets, known.timings, rows), known)
+    optimum = minimise_objective(design, search, targets)
     if optimum.gap > promise:
-        used = search.program.used
-        if error := explain_infeasible(design.rows, used):
-            raise error
-        names = [w.name for w in design.workloads]
-        if design.time_limits and (
-            error := explain_too_slow(
-                search.program, design.rows, design.time_limits, names, targets.seconds
-            )
-        ):
-            raise error
-        rows, rounds = implied_equalities(design.rows, len(used)), search.rounds
-        search = _search(build_program(timings, weights, rows), targets, rounds)
-        optimum = _OBJECTIVES[design.objective](design, search)
+        _explain_failure(design, targets, search, rows)
+        rows = implied_equalities(rows, search.program.columns)
+        search = search_design(design, targets, known.timings, rows, search.rounds)
+        optimum = minimise_objective(design, search, targets)
     if optimum.gap > promise:
         raise SolverError(
             f"stopped after {search.rounds} rounds at a relative gap of {optimum.gap:.1e}. "
             "Please report the design."
         )
+    known.cuts[:] = search.cuts[-_MOST_CUTS:]
+    known.scale[:] = [safe_scale(optimum.bandwidth)]
     return _Answer(optimum, search, schedules or ())
 
 
-def _search(program: Program, targets: Targets, rounds: int = 0) -> Search:
-    return Search(program, limits=targets.limits, references=targets.references, rounds=rounds)
+def _warm(search: Search, known: _Known) -> Search:
+    """Search that begins with the cuts and the point of an earlier one."""
+    for cut in known.cuts:
+        search.add_cut(cut)
+    if known.scale and len(known.scale[0]) == search.program.columns:
+        search.scale = known.scale[0]
+    return search
 
 
-def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _Answer:
+def _explain_failure(
+    design: Design, targets: Targets, search: Search, rows: tuple[LinearConstraint, ...]
+) -> None:
+    """Raise the reason why a search found no optimum, if it is the design's fault."""
+    error = explain_infeasible(rows, search.program.used)
+    if error is None and search.parts is not None:
+        error = explain_no_choice(search.parts, search.program.rows, rows)
+    if error is None and np.isfinite(targets.limits).any() and not design.scenarios:
+        error = explain_too_slow(
+            search.program,
+            rows,
+            design.time_limits,
+            [w.name for w in design.workloads],
+            targets.seconds,
+            design.pricing,
+        )
+    if error is not None:
+        raise error
+
+
+def _continuous(design: Design, targets: Targets, search: Search) -> float | None:
+    """Best objective if bandwidths did not come in parts; None if it was not found."""
+    optimum = minimise_objective(design, replace(search, parts=None, rounds=0), targets)
+    return optimum.value if optimum.gap <= PROMISE[design.objective] else None
+
+
+def _settle_schedules(
+    design: Design, targets: Targets, relaxed: _Answer, memory: Memory
+) -> _Answer:
     """Best schedules together with the bandwidths, by turns.
 
     The step time is not convex in both. The answer for what no schedules can beat bounds all of
@@ -186,8 +257,7 @@ def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _An
     schedules that are best at the last bandwidths and the bandwidths that are best for those
     schedules follow each other until the schedules repeat. The best answer met is kept.
     """
-    bandwidth = relaxed.optimum.bandwidth
-    schedules = best_schedules(design, bandwidth)
+    schedules = best_schedules(design, design.pricing.join(relaxed.optimum.bandwidth))
     if _attained(design, relaxed, schedules):
         return replace(relaxed, schedules=schedules)
     best: _Answer | None = None
@@ -195,11 +265,11 @@ def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _An
     rounds = relaxed.search.rounds
     while schedules not in seen and len(seen) < _MOST_TURNS:
         seen.add(schedules)
-        answer = _solve(design, targets, schedules)
+        answer = _solve(design, targets, schedules, memory)
         rounds += answer.search.rounds
         if best is None or answer.optimum.value < best.optimum.value:
             best = answer
-        schedules = best_schedules(design, answer.optimum.bandwidth)
+        schedules = best_schedules(design, design.pricing.join(answer.optimum.bandwidth))
     assert best is not None
     best.search.rounds = rounds
     return replace(best, schedule_bound=relaxed.optimum.bound)
@@ -207,51 +277,18 @@ def _settle_schedules(design: Design, targets: Targets, relaxed: _Answer) -> _An
 
 def _attained(design: Design, relaxed: _Answer, schedules: Schedules) -> bool:
     """Whether each collective of a relaxed answer takes as long with the schedules."""
-    model, bandwidth = design.collectives, relaxed.optimum.bandwidth
-    only = Schedule(model.chunks, model.algorithm)
-    fixed = model.algorithm is not Algorithm.BALANCED or model.chunks is None
-    if fixed and all(chosen == only for part in schedules for chosen in part):
+    models = [case.collectives for _, case in design.cases for _ in case.workloads]
+    if all(
+        (model.algorithm is not Algorithm.BALANCED or model.chunks is None)
+        and all(chosen == Schedule(model.chunks, model.algorithm) for chosen in part)
+        for model, part in zip(models, schedules, strict=True)
+    ):
         return True
+    bandwidth = design.pricing.join(relaxed.optimum.bandwidth)
     for timing, exact in zip(
         relaxed.search.program.timings, time_design(design, schedules), strict=True
     ):
-        bound, time = timing.terms.times(bandwidth), exact.terms.times(bandwidth)
-        if (time > bound * (1 + 1e-9)).any():
+        bound, time_ = timing.terms.times(bandwidth), exact.terms.times(bandwidth)
+        if (time_ > bound * (1 + 1e-9)).any():
             return False
     return True
-
-
-def minimise_time(design: Design, search: Search) -> Optimum:
-    """Least weighted sum of step times."""
-    free = np.zeros(search.program.dimensions)
-    check_bounded(search.program, design.network, design.rows, free)
-    return minimise(search, Goal(free, search.program.weights, search.limits))
-
-
-def minimise_cost(design: Design, search: Search) -> Optimum:
-    """Least cost of the network within the time limits."""
-    price = design.bandwidth_prices
-    check_bounded(search.program, design.network, design.rows, price)
-    return minimise(search, Goal(price, 0 * search.program.weights, search.limits))
-
-
-def minimise_worst_time(design: Design, search: Search) -> Optimum:
-    """Least value of the largest slowdown against each workload's own best."""
-    free = np.zeros(search.program.dimensions)
-    check_bounded(search.program, design.network, design.rows, free)
-    goal = Goal(free, 0 * search.program.weights, search.limits, search.references)
-    return minimise(search, goal)
-
-
-_OBJECTIVES: dict[Objective, Callable[[Design, Search], Optimum]] = {
-    Objective.TIME: minimise_time,
-    Objective.TIME_COST: minimise_product,
-    Objective.COST: minimise_cost,
-    Objective.WORST_TIME: minimise_worst_time,
-}
-_PROMISE = {
-    Objective.TIME: GAP,
-    Objective.TIME_COST: 1e-5,
-    Objective.COST: GAP,
-    Objective.WORST_TIME: GAP,
-}

@@ -281,6 +281,9 @@ def best_schedule(
     orders = [model.algorithm]
     if model.algorithm is Algorithm.BALANCED:
         orders.append(Algorithm.MULTI_RAIL)
+    waits = model.endpoint_delay > 0 or any(d.latency > 0 for d in network.dimensions)
+    if len(orders) == 1 and (model.chunks is not None or not waits):
+        return Schedule(model.chunks, orders[0])
     counts: tuple[int | None, ...] = (model.chunks,)
     load = _load(collective, network, model)
     if model.chunks is None and load.latency.any():

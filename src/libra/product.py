@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from libra.certificate import Multipliers, shared_out, supporting_sum
 from libra.design import Design
+from libra.discrete import reach
 from libra.errors import InputError, UnboundedError
 from libra.feasibility import check_bounded
-from libra.program import Goal
-from libra.search import MOST_ROUNDS, Optimum, Search, first_guess, minimise, safe_scale, weighted
+from libra.program import Goal, weighted
+from libra.search import MOST_ROUNDS, Optimum, Search, first_guess, minimise, safe_scale
 
 __all__ = ["minimise_product"]
 
@@ -30,10 +31,12 @@ def minimise_product(design: Design, search: Search) -> Optimum:
     least value lies at a kink of the envelope or at an end, and bounds the optimum. The next mu is
     T / (C0 + c) at that kink, the slope at which a product has a stationary point.
     """
-    program, fixed, cost = search.program, design.fixed_cost, design.bandwidth_prices
+    program, fixed = search.program, design.mean_fixed_cost
+    pricing = design.mean_pricing
+    cost = pricing.price
     check_bounded(program, design.network, design.rows, cost)
     limits = search.limits
-    cheapest = minimise(search, Goal(cost, 0 * program.weights, limits))
+    cheapest = reach(search, Goal(cost, 0 * program.weights, limits, spend=1.0))
     search.scale = first_guess(program)
     least = max(cheapest.bound, 0.0)
     floor = _least_time(search, design)
@@ -52,20 +55,23 @@ def minimise_product(design: Design, search: Search) -> Optimum:
     tried: set[float] = set()
     while mu not in tried and search.rounds < MOST_ROUNDS:
         tried.add(mu)
-        point = minimise(search, Goal(mu * cost, program.weights, limits))
-        if point.multipliers is None or not np.isfinite(point.bound):
+        point = reach(search, Goal(mu * cost, program.weights, limits, spend=mu))
+        if not (np.isfinite(point.value) and np.isfinite(point.bound)):
             break
         lines.append((point.bound, mu))
-        spent = fixed + float(cost @ point.bandwidth)
+        spent = fixed + pricing.cost(program.join(point.bandwidth))
         value = (point.value - mu * (spent - fixed)) * spent
         if value < best.value:
             best = replace(best, bandwidth=point.bandwidth, value=value)
         bound, at, height = _product_bound(lines, fixed, least, best.value)
-        scaling = _scaling_bound(search, point.multipliers, cost, fixed, least)
-        best = replace(best, bound=max(best.bound, bound, scaling))
+        if point.multipliers is not None:
+            bound = max(bound, _scaling_bound(search, point.multipliers, cost, fixed, least))
+        best = replace(best, bound=max(best.bound, bound))
         if best.gap <= _PRODUCT_AIM:
             break
         mu = _next_multiplier(lines, at, height, fixed, least)
+    if search.parts is not None:
+        return best
     return _with_product_multipliers(search, best, fixed, cost)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from libra.constraints import LinearConstraint
 from libra.timing import StepTiming, Terms, merge_terms
 
-__all__ = ["Cut", "Goal", "Program", "Rows", "build_program", "build_rows", "plain_goal"]
+__all__ = [
+    "Cut",
+    "Goal",
+    "Program",
+    "Rows",
+    "build_program",
+    "build_rows",
+    "plain_goal",
+    "weighted",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,7 +33,7 @@ class Rows:
 
     Attributes
     ----------
-    matrix : ndarray, shape (rows, dimensions)
+    matrix : ndarray, shape (rows, columns)
         Each divided by its largest coefficient [1].
     bound : ndarray, shape (rows,)
         [bytes/s]
@@ -57,8 +66,8 @@ class Rows:
         return limit
 
 
-def build_rows(constraints: Sequence[LinearConstraint], dimensions: int) -> Rows:
-    """Rows of constraints on so many bandwidths, equalities first."""
+def build_rows(constraints: Sequence[LinearConstraint], columns: int) -> Rows:
+    """Rows of constraints on so many columns, equalities first."""
     order = sorted(range(len(constraints)), key=lambda k: constraints[k].relation != "==")
     matrix, bounds, factors = [], [], []
     for k in order:
@@ -69,7 +78,7 @@ def build_rows(constraints: Sequence[LinearConstraint], dimensions: int) -> Rows
         bounds.append(row.bound * factor)
         factors.append(factor)
     return Rows(
-        np.array(matrix, dtype=np.float64).reshape(len(order), dimensions),
+        np.array(matrix, dtype=np.float64).reshape(len(order), columns),
         np.array(bounds, dtype=np.float64),
         [c.relation for c in constraints].count("=="),
         np.array(order, dtype=np.int64),
@@ -93,6 +102,11 @@ class Program:
         First collective of each workload.
     rows : Rows
         Constraints.
+    owner : ndarray of int, shape (columns,), or None
+        Dimension whose bandwidth each column is a part of; None: columns are dimensions.
+
+    The bandwidths of the program are those of its columns, see `libra.pricing`; `join` adds them
+    up to those of the dimensions.
     """
 
     timings: tuple[StepTiming, ...]
@@ -100,28 +114,53 @@ class Program:
     terms: Terms
     first: Ints
     rows: Rows
+    owner: Ints | None = None
 
     @property
-    def dimensions(self) -> int:
-        """Number of dimensions."""
+    def columns(self) -> int:
+        """Number of columns."""
         return int(self.terms.forms.shape[1])
+
+    def join(self, columns: Floats) -> Floats:
+        """Bandwidths of the dimensions."""
+        if self.owner is None:
+            return columns
+        result: Floats = np.bincount(self.owner, columns).astype(np.float64)
+        return result
 
     @cached_property
     def used(self) -> NDArray[np.bool_]:
-        """Which dimensions carry traffic of some workload."""
-        traffic = sum((t.step_traffic for t in self.timings), np.zeros(self.dimensions))
+        """Which columns are of a dimension that carries traffic of some workload."""
+        traffic = np.sum([t.step_traffic for t in self.timings], axis=0)
         result: NDArray[np.bool_] = traffic > 0
-        return result
+        return result if self.owner is None else result[self.owner]
 
 
 def build_program(
-    timings: Sequence[StepTiming], weights: Floats, constraints: Sequence[LinearConstraint]
+    timings: Sequence[StepTiming],
+    weights: Floats,
+    constraints: Sequence[LinearConstraint],
+    owner: Ints | None = None,
 ) -> Program:
-    """Program of some workloads under constraints."""
+    """Program of some workloads under constraints on columns of bandwidth.
+
+    Parameters
+    ----------
+    timings : sequence of StepTiming
+    weights : ndarray, shape (workloads,)
+    constraints : sequence of LinearConstraint
+    owner : ndarray of int, shape (columns,), or None
+        Dimension of each column; None: columns are dimensions.
+    """
     terms = merge_terms([t.terms for t in timings], timings[0].traffic.shape[1])
+    if owner is not None:
+        if len(owner) == terms.forms.shape[1]:
+            owner = None
+        else:
+            terms = replace(terms, forms=terms.forms[:, owner])
     first = np.cumsum([0, *(t.terms.collectives for t in timings)])
     rows = build_rows(constraints, terms.forms.shape[1])
-    return Program(tuple(timings), weights, terms, first, rows)
+    return Program(tuple(timings), weights, terms, first, rows, owner)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,43 +174,51 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """Objective ``weights . T(B) + price . B + max_w T_w(B) / reference_w`` under time limits.
+    """Objective ``weights . T(B) + price . B + max_g ratios_g . T(B)`` under time limits.
 
     Attributes
     ----------
-    price : ndarray, shape (dimensions,)
+    price : ndarray, shape (columns,)
         Linear price of the bandwidths.
     weights : ndarray, shape (workloads,)
         Of the step times.
     limits : ndarray, shape (workloads,)
         Largest step time allowed [s]; infinite: any.
-    references : ndarray, shape (workloads,), or None
-        Step times that the largest slowdown is relative to [s]; None: it does not count.
+    ratios : ndarray, shape (groups, workloads), or None
+        Of the largest sum, >= 0: e.g. 1 / reference of each workload, for the largest slowdown, or
+        the weights of a scenario's workloads; None: it does not count.
+    spend : float
+        How often the network's cost is in ``price . B``, for those that know it better than the
+        columns do (`libra.discrete`).
     """
 
     price: Floats
     weights: Floats
     limits: Floats
-    references: Floats | None = None
+    ratios: Floats | None = None
+    spend: float = 0.0
 
     @property
     def timed(self) -> bool:
         """Whether step times matter at all."""
-        return bool(
-            self.weights.any() or np.isfinite(self.limits).any() or self.references is not None
-        )
+        return bool(self.weights.any() or np.isfinite(self.limits).any() or self.ratios is not None)
 
     def value(self, bandwidth: Floats, times: Floats) -> float:
         """Objective at bandwidths with these step times, whatever the limits."""
-        used = self.weights > 0
-        total = float(self.price @ bandwidth) + float(self.weights[used] @ times[used])
-        if self.references is not None:
-            total += float((times / self.references).max())
+        total = float(self.price @ bandwidth) + weighted(self.weights, times)
+        if self.ratios is not None:
+            total += max(weighted(row, times) for row in self.ratios)
         return total
 
     def admits(self, times: Floats) -> bool:
         """Whether the step times are within the limits, up to 1e-9 of them."""
         return bool((times <= self.limits * (1 + 1e-9)).all())
+
+
+def weighted(weights: Floats, times: Floats) -> float:
+    """Weighted sum of times, of which those with weight 0 may be infinite."""
+    used = weights > 0
+    return float(weights[used] @ times[used])
 
 
 def plain_goal(price: Floats, weights: Floats) -> Goal:

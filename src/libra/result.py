@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.breakdown import WorkloadResult, workload_result
-from libra.certificate import Multipliers
+from libra.bill import BillItem, bill_of_materials
+from libra.breakdown import Gain, WorkloadResult, bandwidth_gains, workload_result
 from libra.design import Design, Objective, Schedules, best_schedules, time_design
-from libra.program import Rows
-from libra.timing import StepTiming, critical_path
-from libra.units import BANDWIDTH, GB_PER_S
+from libra.robust import ScenarioResult
+from libra.shadow import ShadowPrice
+from libra.timing import Path, StepTiming, critical_path
+from libra.units import GB_PER_S
 
 if TYPE_CHECKING:
     import polars
@@ -24,42 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Result",
-    "ShadowPrice",
     "Solver",
-    "limit_prices",
     "make_result",
-    "shadow_prices",
 ]
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class ShadowPrice:
-    """A constraint at the result.
-
-    Attributes
-    ----------
-    constraint : str
-        As written.
-    slack : float
-        Room left; negative: violated.
-    slack_unit : str
-        GB/s, USD, s, or x for a slowdown.
-    value : float or None
-        Change of the objective per unit by which the right side rises; None for an evaluation.
-    unit : str
-        Unit of the value.
-    met : bool
-        Whether it holds within 1e-9 of its size.
-    """
-
-    constraint: str
-    slack: float
-    slack_unit: str
-    value: float | None
-    unit: str
-    met: bool
 
 
 @dataclass(frozen=True)
@@ -86,7 +57,7 @@ class Result:
     bound_time : float or None
         Proven lower bound of the step time, for the objective ``time`` [s].
     network_cost : float
-        Without the NPUs [USD].
+        Energy included where it has a price, NPUs not [USD].
     network_power : float or None
         [W]; None: the design has no power figures.
     objective_value, objective_bound : float
@@ -96,11 +67,6 @@ class Result:
         (value - bound) / value.
     schedule_bound : float or None
         Where schedules were chosen: what no schedules can beat, in the objective's unit.
-    speedup : float
-        Step time of the baseline over that of the result.
-    baseline : ndarray, shape (dimensions,)
-        What the speed-up compares with [bytes/s].
-    workloads : tuple of WorkloadResult
     shadow_prices : tuple of ShadowPrice
         One a constraint.
     design : Design
@@ -110,6 +76,15 @@ class Result:
         How each distinct collective of each workload runs.
     slowdowns : tuple of float or None
         Step time of each workload over its own best under the linear constraints; None: not needed.
+    timings : tuple of StepTiming
+        Time models of the workloads with the schedules.
+    paths : tuple of Path
+        Critical path of each workload's step.
+    continuous_objective : float or None
+        Where bandwidths come in lanes or parts: the best objective if they did not, at prices that
+        no parts undercut.
+    scenarios : tuple of ScenarioResult
+        What the bandwidths achieve in each scenario; empty: the design has none.
     simulations : tuple of Simulation or None
         Of each workload's step, where it was asked for, see `libra.evaluate.simulate_result`.
     """
@@ -123,20 +98,67 @@ class Result:
     objective_bound: float | None
     gap: float | None
     schedule_bound: float | None
-    speedup: float
-    baseline: Floats
-    workloads: tuple[WorkloadResult, ...]
     shadow_prices: tuple[ShadowPrice, ...]
     design: Design
     solver: Solver | None
     schedules: Schedules
+    timings: tuple[StepTiming, ...] = field(repr=False)
+    paths: tuple[Path, ...] = field(repr=False)
+    continuous_objective: float | None = None
     slowdowns: tuple[float, ...] | None = None
+    scenarios: tuple[ScenarioResult, ...] = ()
     simulations: tuple[Simulation, ...] | None = None
 
     @property
     def bound_time(self) -> float | None:
         """Proven lower bound of the step time [s]; None unless the objective is time."""
-        return self.objective_bound if self.design.objective is Objective.TIME else None
+        plain = self.design.objective is Objective.TIME and not self.design.scenarios
+        return self.objective_bound if plain else None
+
+    @cached_property
+    def workloads(self) -> tuple[WorkloadResult, ...]:
+        """Where the time of each workload's step goes."""
+        names = self.design.network.names
+        return tuple(
+            workload_result(w.name, timing, path, self.bandwidth, names, chosen)
+            for w, timing, path, chosen in zip(
+                self.design.workloads, self.timings, self.paths, self.schedules, strict=True
+            )
+        )
+
+    @property
+    def baseline(self) -> Floats:
+        """Bandwidths that the speed-up is over: the design's own, or the total shared equally."""
+        if self.design.baseline is not None:
+            return np.array(self.design.baseline)
+        count = len(self.bandwidth)
+        return np.full(count, self.bandwidth.sum() / count)
+
+    @cached_property
+    def speedup(self) -> float:
+        """Step time of the baseline, with schedules of its own, over that of the result."""
+        if not self.step_time > 0:
+            return 1.0
+        nominal = replace(self.design, scenarios=()) if self.scenarios else self.design
+        schedules = best_schedules(nominal, self.baseline)
+        same = schedules == self.schedules
+        timings = self.timings if same else time_design(nominal, schedules)
+        return _weighted_time(nominal, timings, self.baseline) / self.step_time
+
+    @property
+    def energy_cost(self) -> float:
+        """Part of the network's cost that pays for its energy [USD]."""
+        return self.design.pricing.energy_per_watt * (self.network_power or 0.0)
+
+    @cached_property
+    def bill(self) -> tuple[BillItem, ...]:
+        """Bill of materials of the network."""
+        return bill_of_materials(self.design, self.bandwidth)
+
+    @cached_property
+    def gains(self) -> tuple[Gain, ...]:
+        """What more bandwidth in each dimension alone would bring."""
+        return bandwidth_gains(self.design, self.timings, self.bandwidth, self.step_time)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with the keys of ``libra optimize --json``."""
@@ -154,7 +176,9 @@ class Result:
             "objective_value": self.objective_value,
             "objective_bound": self.objective_bound,
             "network_cost_usd": self.network_cost,
+            "energy_cost_usd": self.energy_cost,
             "network_power_w": self.network_power,
+            "continuous_objective": self.continuous_objective,
             "speedup_vs_baseline": self.speedup,
             "baseline_GBps": [b / GB_PER_S for b in self.baseline.tolist()],
             "workloads": self._workload_dicts(),
@@ -169,6 +193,9 @@ class Result:
                 }
                 for p in self.shadow_prices
             ],
+            "gains": [gain.to_dict() for gain in self.gains],
+            "scenarios": [s.to_dict() for s in self.scenarios],
+            "bill_of_materials": [item.to_dict() for item in self.bill],
             "solver": None
             if solver is None
             else {
@@ -206,7 +233,7 @@ class Result:
             "block": [f"{d.topology.code}({d.size})" for d in self.design.network.dimensions],
             "tier": [d.tier for d in self.design.network.dimensions],
             "bandwidth_GBps": (self.bandwidth / GB_PER_S).tolist(),
-            "cost_usd": (self.bandwidth * self.design.bandwidth_prices).tolist(),
+            "cost_usd": self.design.pricing.costs(self.bandwidth).tolist(),
         }
         for w in self.workloads:
             columns[f"busy_s {w.name}"] = list(w.busy)
@@ -232,96 +259,6 @@ def _finite(value: Any) -> Any:
     return value
 
 
-_OBJECTIVE_UNITS = {
-    Objective.TIME: "s",
-    Objective.TIME_COST: "s*USD",
-    Objective.COST: "USD",
-    Objective.WORST_TIME: "1",
-}
-
-
-_LOOSE = 1e-6
-"""Slack from which on a row limits nothing: what multiplier a solver leaves it is noise."""
-
-
-def shadow_prices(
-    design: Design, bandwidth: Floats, rows: Rows | None, multipliers: Multipliers | None
-) -> tuple[ShadowPrice, ...]:
-    """Slack of each linear constraint, and the change of the objective per unit of its right side.
-
-    A row's multiplier y is the rate at which the objective falls as the row's bound rises; the row
-    is `factor` times the constraint, so the rate per unit of the right side is -y factor.
-    """
-    value_of: dict[int, float] = {}
-    if rows is not None and multipliers is not None:
-        value_of = {
-            int(k): float(-y * f)
-            for k, y, f in zip(rows.source, multipliers.rows, rows.factor, strict=True)
-        }
-    found = []
-    for k, row in enumerate(design.rows):
-        name, unit = row.unit
-        value, slack = value_of.get(k), row.slack(bandwidth)
-        size = max(float(np.abs(row.coefficients) @ bandwidth), abs(row.bound))
-        if value is not None and slack > _LOOSE * size:
-            value = 0.0
-        per = f"({name})" if row.kind is BANDWIDTH else name
-        found.append(
-            ShadowPrice(
-                row.text,
-                slack / unit,
-                name,
-                None if value is None else value * unit,
-                f"{_OBJECTIVE_UNITS[design.objective]}/{per}",
-                slack >= -1e-9 * size,
-            )
-        )
-    return tuple(found)
-
-
-def limit_prices(
-    design: Design, seconds: Floats, times: Floats, multipliers: Multipliers | None
-) -> tuple[ShadowPrice, ...]:
-    """Slack of each time limit, and the change of the objective per second or per unit of slowdown.
-
-    Parameters
-    ----------
-    design : Design
-    seconds : ndarray, shape (time limits,)
-        The limits [s].
-    times : ndarray, shape (workloads,)
-        Step times [s].
-    multipliers : Multipliers or None
-        None: of an evaluation.
-    """
-    names = [w.name for w in design.workloads]
-    found = []
-    for limit, second in zip(design.time_limits, seconds.tolist(), strict=True):
-        at = names.index(limit.workload)
-        unit = second / limit.bound if limit.relative else 1.0
-        slack, value = second - float(times[at]), None
-        if multipliers is not None:
-            # Of several limits on one workload only the tightest has a price.
-            tightest = all(
-                second <= other
-                for x, other in zip(design.time_limits, seconds, strict=True)
-                if x.workload == limit.workload
-            )
-            value = -float(multipliers.limits[at]) * unit if tightest else 0.0
-        per = "1" if limit.relative else "s"
-        found.append(
-            ShadowPrice(
-                limit.text,
-                slack / unit,
-                "x" if limit.relative else "s",
-                value,
-                f"{_OBJECTIVE_UNITS[design.objective]}/{per}",
-                slack >= -1e-9 * second,
-            )
-        )
-    return tuple(found)
-
-
 def make_result(
     design: Design,
     schedules: Schedules,
@@ -332,6 +269,7 @@ def make_result(
     objective: float | None = None,
     bound: float | None = None,
     schedule_bound: float | None = None,
+    continuous: float | None = None,
     references: Floats | None = None,
     shadow: tuple[ShadowPrice, ...],
     solver: Solver | None = None,
@@ -342,7 +280,7 @@ def make_result(
     """
     if timings is None:
         timings = time_design(design, schedules)
-    cost = float(design.bandwidth_prices @ bandwidth)
+    cost = design.pricing.cost(bandwidth)
     paths = [critical_path(timing, bandwidth) for timing in timings]
     step_time = sum(w.weight * p.time for w, p in zip(design.workloads, paths, strict=True))
     slowdowns = (
@@ -352,10 +290,6 @@ def make_result(
     )
     if objective is None:
         objective = _reached(design, step_time, cost, slowdowns)
-    baseline = _baseline(design, bandwidth)
-    others = best_schedules(design, baseline)
-    at_baseline = timings if others == schedules else time_design(design, others)
-    equal = _weighted_time(design, at_baseline, baseline)
     gap = None
     if bound is not None:
         gap = (objective - bound) / objective if objective > 0 else 0.0
@@ -364,32 +298,20 @@ def make_result(
         bandwidth=bandwidth,
         step_time=step_time,
         network_cost=cost,
-        network_power=None,
+        network_power=design.pricing.network_power(bandwidth),
         objective_value=objective,
         objective_bound=bound,
         gap=gap,
         schedules=schedules,
+        timings=tuple(timings),
+        paths=tuple(paths),
+        continuous_objective=continuous,
         slowdowns=slowdowns,
         schedule_bound=schedule_bound,
-        speedup=equal / step_time if step_time > 0 else 1.0,
-        baseline=baseline,
-        workloads=tuple(
-            workload_result(w.name, timing, path, bandwidth, design.network.names, chosen)
-            for w, timing, path, chosen in zip(
-                design.workloads, timings, paths, schedules, strict=True
-            )
-        ),
         shadow_prices=shadow,
         design=design,
         solver=solver,
     )
-
-
-def _baseline(design: Design, bandwidth: Floats) -> Floats:
-    """Bandwidths that the speed-up is over: the design's own, or the total shared equally."""
-    if design.baseline is None:
-        return np.full(len(bandwidth), bandwidth.sum() / len(bandwidth))
-    return np.array(design.baseline)
 
 
 def _reached(

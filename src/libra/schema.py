@@ -11,17 +11,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from libra.choices import Choice
 from libra.collectives import CollectiveModel, EfficiencyPoint
-from libra.cost import PartPrices, PriceList
+from libra.cost import Energy, PartPower, PartPrices, PowerList, PriceList
 from libra.design import Objective, check_weight
 from libra.errors import FieldError, Place, Problem, nearest, shown
 from libra.formats.chakra_files import trace_name
 from libra.formats.chakra_options import TraceOptions
-from libra.network import Dimension, Topology, parse_shape
-from libra.presets import load_presets
+from libra.long_form import (
+    Note,
+    expand_baseline,
+    expand_collectives,
+    expand_loop,
+    expand_network,
+    expand_power,
+    expand_prices,
+    expand_scenarios,
+    unknown_key,
+)
+from libra.network import Dimension
+from libra.scenarios import CaseEntry, SampleEntry, ScenariosEntry
 from libra.units import BANDWIDTH, SIZE
 from libra.workload.schedule import LoopKind, TrainingLoop
 from libra.yaml_source import Source
@@ -32,22 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DesignFile", "WorkloadEntry", "file_place", "read_design_file"]
 
-# Keys of the contract that this version does not read yet: said plainly, never ignored.
-_PLANNED = {
-    "bandwidth_choices",
-    "model",
-    "accelerator",
-    "batch",
-    "precision",
-    "power",
-    "lane",
-    "max_lanes",
-    "scenarios",
-    "sequence_parallel",
-    "zero",
-    "ep",
-    "cp",
-}
 _PLANNED_VALUES: Mapping[str, tuple[str, ...]] = {}
 _ROLES = ("tp", "pp", "dp")
 
@@ -111,6 +107,7 @@ class WorkloadEntry:
     training_loop: TrainingLoop | None = None
     pipeline: PipelineEntry | None = None
     chakra: TraceOptions | None = None
+    compute_speed: float | None = None
     right: bool = True
 
     def faults(self) -> Iterator[FieldError]:
@@ -122,12 +119,19 @@ class WorkloadEntry:
             )
         for role, extents in (self.groups or {}).items():
             if role not in _ROLES:
-                yield FieldError(("groups", role), _unknown_key(role, list(extents), _ROLES))
+                yield FieldError(("groups", role), unknown_key(role, list(extents), _ROLES))
         if self.weight is not None:
             try:
                 check_weight(self.weight)
             except FieldError as error:
                 yield error
+        speed = self.compute_speed
+        if speed is not None and not 1e-6 <= speed <= 1e6:
+            yield FieldError(
+                "compute_speed",
+                f"is how many times as fast as in the trace, from 1e-6 to 1e6, got {speed!r}. "
+                "Correct it.",
+            )
 
     @property
     def display_name(self) -> str | None:
@@ -142,26 +146,28 @@ class DesignFile:
     network: tuple[Dimension, ...] | None
     workloads: tuple[WorkloadEntry, ...]
     prices: PriceList | None
+    power: PowerList | None
     collectives: CollectiveModel | None
     training_loop: TrainingLoop | None
     constraints: tuple[str | None, ...]
     objective: Objective | None
     baseline: tuple[float, ...] | None
+    scenarios: ScenariosEntry | None = None
 
 
-Note = Callable[[Place, str], None]
-"""Notes what is wrong at a place."""
 Expand = Callable[[Any, Note], Any]
 Bandwidths = tuple[Annotated[float, BANDWIDTH], ...]
 _FORMS: Mapping[str, Any] = {
     "network": tuple[Dimension, ...],
     "workloads": list[Any],
     "prices": PriceList,
+    "power": PowerList,
     "collectives": CollectiveModel,
     "training_loop": TrainingLoop,
     "constraints": list[Any],
     "objective": Objective,
     "baseline": Bandwidths,
+    "scenarios": ScenariosEntry,
 }
 """Type of each top-level key; the items of the lists of anything are read one by one."""
 
@@ -174,6 +180,7 @@ _ENTRY_FORMS: Mapping[str, Any] = {
     "training_loop": TrainingLoop,
     "pipeline": PipelineEntry,
     "chakra": TraceOptions,
+    "compute_speed": float,
 }
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -184,9 +191,12 @@ _DEFAULTS: Mapping[str, Any] = {
     "objective": Objective.TIME.value,
     "baseline": "equal",
 }
+_OPTIONAL = ("power", "scenarios")
 _WANTED: Mapping[Place, str] = {
     ("network",): "a list of dimensions, or a mapping with shape and tiers",
+    ("scenarios",): "a mapping with cases or samples, or a list of cases",
     ("prices",): "the name of a price list, or a mapping of tiers",
+    ("power",): "the name of a power list, or a mapping of tiers",
     ("baseline",): "equal, or a list of bandwidths",
 }
 _OWNERS: Mapping[str, Any] = {
@@ -214,11 +224,13 @@ def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
         reader.read("network", expand_network),
         tuple(reader.read_entry(item, ("workloads", k)) for k, item in enumerate(workloads)),
         reader.read("prices", expand_prices),
-        reader.read("collectives", _expand_collectives),
-        reader.read("training_loop", _expand_loop),
+        reader.read("power", expand_power),
+        reader.read("collectives", expand_collectives),
+        reader.read("training_loop", expand_loop),
         tuple(reader.validate(str, c, ("constraints", k)) for k, c in enumerate(constraints)),
         reader.read("objective"),
-        reader.read("baseline", _expand_baseline),
+        reader.read("baseline", expand_baseline),
+        reader.read("scenarios", expand_scenarios),
     )
 
 
@@ -237,10 +249,12 @@ class _Reader:
         """Note the keys of a mapping that have no form."""
         for key, value in data.items():
             if key not in forms:
-                self.note((*place, key), _unknown_key(key, value, forms))
+                self.note((*place, key), unknown_key(key, value, forms))
 
     def read(self, key: str, expand: Expand | None = None) -> Any:
         """Typed form of a top-level key; None if it is missing or wrong."""
+        if key not in self.source.data and key in _OPTIONAL:
+            return None
         if key not in self.source.data and key not in _DEFAULTS:
             self.note((key,), f"is missing, got nothing. Add {key}:.")
         value = self.source.data.get(key, _DEFAULTS.get(key))
@@ -262,7 +276,7 @@ class _Reader:
         if "trace" not in item:
             self.note((*place, "trace"), "is missing, got nothing. Add trace:.")
         if "training_loop" in item:
-            item = item | {"training_loop": _expand_loop(item["training_loop"], self.note)}
+            item = item | {"training_loop": expand_loop(item["training_loop"], self.note)}
         values = {
             key: self.validate(form, item[key], (*place, key))
             for key, form in _ENTRY_FORMS.items()
@@ -279,14 +293,20 @@ class _Reader:
         from pydantic import ValidationError
 
         try:
-            # JSON, because only there a strict check takes lists for tuples and text for enums.
-            return _adapter(form).validate_json(json.dumps(value), strict=True)
+            return _validated(form, json.dumps(value))
         except ValidationError as error:
             for details in error.errors(include_url=False):
                 where = tuple(part for part in details["loc"] if part != "[key]")
                 message, at = _message(details, (*place, *where))
                 self.note(at, message)
             return None
+
+
+@lru_cache(maxsize=1000)
+def _validated(form: Any, text: str) -> Any:
+    """Typed form of JSON text, which does not change; a sweep reads the same parts again."""
+    # JSON, because only there a strict check takes lists for tuples and text for enums.
+    return _adapter(form).validate_json(text, strict=True)
 
 
 @cache
@@ -296,111 +316,11 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
     return TypeAdapter(form)
 
 
-# --- short forms -------------------------------------------------------------------------------
-
-
-def expand_network(value: Any, note: Note) -> Any:
-    """Long form of a network: one mapping a dimension; None after noting what is wrong."""
-    if isinstance(value, str):
-        presets = load_presets("networks")
-        if value not in presets:
-            advice = f"{nearest(value, presets)} Or give shape: and tiers:."
-            return note((), f"unknown network, got {shown(value)}. {advice}")
-        value = {k: v for k, v in presets[value].items() if k != "source"}
-    if not isinstance(value, dict):
-        return value
-    known = [_known_in_short_form(key, given, note) for key, given in value.items()]
-    blocks = _read_shape(value.get("shape"), note)
-    if blocks is None:
-        return None
-    lists: dict[str, Any] = {"tier": value.get("tiers")}
-    if "names" in value:
-        lists["name"] = value["names"]
-    complete = [_one_for_each(key, items, value["shape"], note) for key, items in lists.items()]
-    if not all(known + complete):
-        return None
-    return [
-        {"topology": topology.value, "size": size} | {key: items[d] for key, items in lists.items()}
-        for d, (topology, size) in enumerate(blocks)
-    ]
-
-
-def _known_in_short_form(key: str, value: Any, note: Note) -> bool:
-    short = ("shape", "tiers", "names")
-    if key in {f.name for f in fields(Dimension)}:
-        advice = "Write a list of dimensions: '- {topology: …, size: …, tier: …}' each."
-        note((key,), f"belongs to one dimension, got {shown(value)}. {advice}")
-    elif key not in short:
-        note((key,), _unknown_key(key, value, short))
-    return key in short
-
-
-def _read_shape(shape: Any, note: Note) -> tuple[tuple[Topology, int], ...] | None:
-    if not isinstance(shape, str):
-        note(("shape",), f"a shape is text, got {shown(shape)}. Write e.g. RI(4)_SW(32).")
-        return None
-    try:
-        return parse_shape(shape)
-    except ValueError as error:
-        note(("shape",), str(error))
-        return None
-
-
-def _one_for_each(key: str, items: Any, shape: str, note: Note) -> bool:
-    """Whether a list has one item for each dimension of a shape."""
-    count = shape.count("_") + 1
-    complete = isinstance(items, list) and len(items) == count
-    if not complete:
-        note(
-            (f"{key}s",),
-            f"needs one {key} for each of the {count} dimensions of {shown(shape)}, got "
-            f"{shown(items)}. Write {count} of them, innermost first.",
-        )
-    return complete
-
-
-def expand_prices(value: Any, note: Note) -> Any:
-    """Long form of prices, ``tiers`` and ``npu``; None after noting what is wrong.
-
-    A mapping without tiers, ``{npu: 25000 USD}``, adds to the default list.
-    """
-    presets = load_presets("prices")
-    own: dict[str, Any] = {}
-    if isinstance(value, dict):
-        own = {k: v for k, v in value.items() if k == "npu"}
-        tiers = {k: v for k, v in value.items() if k != "npu"}
-        if tiers or not own:
-            return own | {"tiers": tiers}
-        value = "default"
-    if isinstance(value, str):
-        if value not in presets:
-            return note((), f"unknown price list, got {shown(value)}. {nearest(value, presets)}")
-        return own | {"tiers": presets[value]["tiers"], "source": presets[value]["source"]}
-    return value
-
-
-def _expand_loop(value: Any, note: Note) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
-
-
-def _expand_collectives(value: Any, note: Note) -> Any:
-    """Long form of the collective model: ``chunks: auto`` is the default."""
-    if isinstance(value, dict) and value.get("chunks") == "auto":
-        return {k: v for k, v in value.items() if k != "chunks"}
-    return value
-
-
-def _expand_baseline(value: Any, note: Note) -> Any:
-    if value == []:
-        return note((), "needs one bandwidth a dimension, got []. Write them, or equal.")
-    return [] if value == "equal" else value
-
-
 def file_place(data: Any, place: Place) -> Place:
     """Place in the file of a place in the long form."""
     match place:
-        case ("prices", "tiers", *rest):
-            return ("prices", *rest)
+        case ("prices" | "power" as key, "tiers", *rest):
+            return (key, *rest)
         case ("network", int(d), str(key), *_) if isinstance(data.get("network"), dict):
             parts: dict[str, Place] = {"tier": ("tiers", d), "name": ("names", d)}
             return ("network", *parts.get(key, ("shape",)))
@@ -424,7 +344,7 @@ def _message(details: ErrorDetails, place: Place) -> tuple[str, Place]:
             return error.message, (*place, *error.place)
         return str(error), place
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
-        return _unknown_key(key, value, _valid_keys(place[:-1])), place
+        return unknown_key(key, value, _valid_keys(place[:-1])), place
     if kind in ("missing", "missing_argument"):
         return f"is missing, got nothing. Add {key}:.", place
     if kind == "enum":
@@ -447,12 +367,6 @@ def _message(details: ErrorDetails, place: Place) -> tuple[str, Place]:
     return f"must be {wanted}, got {shown(value)}. Correct it.", place
 
 
-def _unknown_key(key: str, value: Any, valid: Any) -> str:
-    if key in _PLANNED:
-        return f"this version does not read {key!r} yet, got {shown(value)}. Remove it."
-    return f"unknown key, got {shown(key)}. {nearest(key, valid)}"
-
-
 def _words(details: ErrorDetails) -> list[str]:
     expected = details.get("ctx", {}).get("expected", "")
     return [word.strip(" '") for part in expected.split(",") for word in part.split(" or ")]
@@ -461,8 +375,18 @@ def _words(details: ErrorDetails) -> list[str]:
 def _valid_keys(place: Place) -> list[str]:
     """Keys of the mapping at a place of the long form."""
     match place:
-        case ("prices", "tiers", _):
-            owner: Any = PartPrices
+        case ("prices" | "power" as key, "tiers", _):
+            owner: Any = PartPrices if key == "prices" else PartPower
+        case ("prices", "energy"):
+            owner = Energy
+        case ("scenarios", "cases", int()):
+            owner = CaseEntry
+        case ("scenarios", "samples"):
+            owner = SampleEntry
+        case ("scenarios",):
+            owner = ScenariosEntry
+        case ("network", int(), "bandwidth_choices", int()):
+            owner = Choice
         case ("workloads", int(), "parallel"):
             owner = Parallel
         case ("workloads", int(), "pipeline"):

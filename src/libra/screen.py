@@ -15,7 +15,7 @@ from rich.text import Text
 
 from libra.explain import answer_sentence, explain_result
 from libra.result import Result, Solver
-from libra.units import GB_PER_S, format_bytes, format_money, format_time
+from libra.units import GB_PER_S, format_bytes, format_money, format_power, format_time
 
 if TYPE_CHECKING:
     from libra.frontier import FrontierPoint
@@ -73,6 +73,8 @@ def result_table(result: Result) -> RenderableType:
         parts.append(_collective_table(result))
     if result.shadow_prices:
         parts.append(_constraint_table(result))
+    if design.discrete:
+        parts.append(_bill_table(result))
     parts.append(Text("What limits it", style="bold"))
     parts += [Text(f"  {line}") for line in explain_result(result)]
     parts += [Text(f"Warning: {line}", style="yellow") for line in design.warnings]
@@ -102,6 +104,7 @@ def _dimension_table(result: Result) -> Table:
     )
     design, total = result.design, float(result.bandwidth.sum())
     weights = [w.weight for w in design.workloads]
+    costs = design.pricing.costs(result.bandwidth)
     for d, dimension in enumerate(design.network.dimensions):
         share = result.bandwidth[d] / total if total > 0 else 0.0
         busy = sum(k * w.busy[d] for k, w in zip(weights, result.workloads, strict=True))
@@ -111,7 +114,7 @@ def _dimension_table(result: Result) -> Table:
             f"{result.bandwidth[d] / GB_PER_S:,.4f}",
             f"{share:.1%}",
             bar(share),
-            format_money(float(result.bandwidth[d] * design.bandwidth_prices[d])),
+            format_money(float(costs[d])),
             format_time(busy),
             f"{busy / result.step_time:.1%}" if result.step_time > 0 else "",
         )
@@ -131,7 +134,11 @@ def _figures(result: Result) -> Table:
         open_gap = 1 - result.schedule_bound / result.objective_value
         text = f"at most {open_gap:.2%} better with any numbers of chunks and any orders"
         table.add_row("Schedules", text)
-    table.add_row("Network cost", format_money(result.network_cost))
+    energy = result.energy_cost
+    of_which = f", of which energy {format_money(energy)}" if energy else ""
+    table.add_row("Network cost", format_money(result.network_cost) + of_which)
+    if result.network_power is not None:
+        table.add_row("Network power", format_power(result.network_power))
     each = result.baseline / GB_PER_S
     same = bool((each == each[0]).all())
     against = f"{each[0]:,.4g} GB/s in each dimension"
@@ -218,6 +225,28 @@ def _constraint_table(result: Result) -> Table:
         if priced:
             row.append("" if p.value is None else f"{p.value:.3g} {p.unit}")
         table.add_row(*row)
+    return table
+
+
+def _bill_table(result: Result) -> Table:
+    """Bill of materials."""
+    columns = [("Bill of materials", "left"), ("", "left"), ("Count", "right")]
+    columns += [("GB/s each", "right"), ("Price each", "right"), ("Price", "right")]
+    powered = result.network_power is not None
+    table = new_table([*columns, ("Power", "right")] if powered else columns)
+    for item in result.bill:
+        price, power = item.price, item.power
+        row = [
+            escape(item.dimension),
+            escape(item.part),
+            f"{item.count:,}",
+            f"{item.bandwidth / GB_PER_S:,.4g}",
+            "" if price is None else format_money(price / item.count),
+            "included" if price is None else format_money(price),
+        ]
+        table.add_row(*row, *(["" if power is None else format_power(power)] if powered else []))
+        if item.note:
+            table.add_row("", escape(f"({item.note})"))
     return table
 
 

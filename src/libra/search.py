@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from libra.certificate import Multipliers, certified_bound
 from libra.master import MasterSolution, solve_master
+from libra.parts import Parts
 from libra.polish import polish
 from libra.program import Cut, Goal, Program
 from libra.timing import critical_path
 
-__all__ = ["MOST_ROUNDS", "Optimum", "Search", "first_guess", "minimise", "safe_scale", "weighted"]
+__all__ = ["MOST_ROUNDS", "Optimum", "Search", "first_guess", "minimise", "safe_scale"]
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +39,7 @@ class Search:
     cuts: list[Cut] = field(default_factory=list)
     known: set[tuple[int, float, bytes]] = field(default_factory=set)
     limits: Floats = field(default_factory=lambda: np.zeros(0))
-    references: Floats | None = None
+    parts: Parts | None = None
     scale: Floats = field(init=False)
     rounds: int = 0
 
@@ -49,17 +50,22 @@ class Search:
         self.step_times(self.scale)
 
     def step_times(self, bandwidth: Floats) -> tuple[Floats, bool]:
-        """Step time of each workload [s] and whether a new cut was found."""
-        times, new = [], False
+        """Step time of each workload [s] at given columns, and whether a new cut was found."""
+        times, new, bandwidth = [], False, self.program.join(bandwidth)
         for w, timing in enumerate(self.program.timings):
             path = critical_path(timing, bandwidth)
             times.append(path.time)
-            key = (w, path.fixed, path.counts.tobytes())
-            if key not in self.known:
-                self.known.add(key)
-                self.cuts.append(Cut(w, path.fixed, path.counts))
-                new = True
+            new = self.add_cut(Cut(w, path.fixed, path.counts)) or new
         return np.array(times), new
+
+    def add_cut(self, cut: Cut) -> bool:
+        """Add a cut to the pool; whether it is new."""
+        key = (cut.workload, cut.fixed, cut.counts.tobytes())
+        if key in self.known:
+            return False
+        self.known.add(key)
+        self.cuts.append(cut)
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +99,7 @@ def first_guess(program: Program) -> Floats:
     guess = each.min(axis=0, initial=np.inf)
     known = guess[np.isfinite(guess)]
     guess[~np.isfinite(guess)] = np.median(known) if len(known) else 1e11
-    result: Floats = guess / program.dimensions
+    result: Floats = guess / program.columns
     return result
 
 
@@ -135,12 +141,6 @@ def minimise(search: Search, goal: Goal, aim: float = _AIM) -> Optimum:
             best = replace(best, value=value, bandwidth=bandwidth)
         search.scale = safe_scale(master.bandwidth)
     return best
-
-
-def weighted(weights: Floats, times: Floats) -> float:
-    """Weighted sum of times, of which those with weight 0 may be infinite."""
-    used = weights > 0
-    return float(weights[used] @ times[used])
 
 
 def _made_feasible(program: Program, master: MasterSolution) -> Floats | None:

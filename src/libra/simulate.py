@@ -30,6 +30,7 @@ from libra.collectives import (
     Collective,
     CollectiveKind,
     CollectiveModel,
+    dimension_efficiency,
     reachable_fraction,
     size_efficiency,
 )
@@ -218,7 +219,8 @@ def _visit_time(
     """Time of one chunk in one dimension [s]."""
     extent, stride = collective.group.extents[d], collective.group.strides[d]
     published = model.compat is not None
-    nominal = bandwidth * dimension.efficiency * size_efficiency(collective, model)
+    reached = dimension_efficiency(collective, dimension, d) * size_efficiency(collective, model)
+    nominal = bandwidth * reached
     how = _messages_in(dimension, kind, model)
     if kind is CollectiveKind.POINT_TO_POINT:
         rows, speed = [(1, data)], nominal / _links_shared(dimension, stride)
@@ -234,7 +236,8 @@ def _visit_time(
         speed /= extent - 1 if how is Messages.DIRECT else 1
     if published:
         return row_time([(0, size) for _, size in rows], bandwidth, 0.0, 0.0, tick)
-    hop = dimension.latency * {Topology.RING: stride, Topology.SWITCH: 2}.get(dimension.topology, 1)
+    hops = {Topology.RING: stride, Topology.SWITCH: 2 * dimension.switch_tiers}
+    hop = dimension.latency * hops.get(dimension.topology, 1)
     return row_time(rows, speed, hop, model.endpoint_delay, tick)
 
 

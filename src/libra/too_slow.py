@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.constraints import LinearConstraint
+from libra.discrete import reach
 from libra.errors import Conflict, InfeasibleError
+from libra.parts import build_parts
+from libra.pricing import Pricing
 from libra.program import Goal, Program, build_program
-from libra.search import Search, first_guess, minimise
+from libra.search import Search, first_guess
 from libra.time_limits import TimeLimit
 from libra.units import BANDWIDTH, format_time
 
@@ -35,6 +38,7 @@ def explain_too_slow(
     limits: Sequence[TimeLimit],
     workloads: Sequence[str],
     seconds: Floats,
+    pricing: Pricing,
 ) -> InfeasibleError | None:
     """Error that names a smallest conflict with time limits and one way out; None if there is none.
 
@@ -48,12 +52,16 @@ def explain_too_slow(
         Their names, in the order of the program.
     seconds : ndarray, shape (limits,)
         The limits in seconds.
+    pricing : Pricing
+        Which bandwidths can be had.
     """
     rows: list[LinearConstraint] = list(constraints)
     kept = list(range(len(limits)))
 
     def slowest(which: Sequence[int], under: Sequence[LinearConstraint]) -> float:
-        return _least_ratio(program, under, [limits[k] for k in which], workloads, seconds[which])
+        return _least_ratio(
+            program, under, [limits[k] for k in which], workloads, seconds[which], pricing
+        )
 
     if slowest(kept, rows) <= 1 + _ROOM:
         return None
@@ -93,20 +101,22 @@ def _least_ratio(
     limits: Sequence[TimeLimit],
     workloads: Sequence[str],
     seconds: Floats,
+    pricing: Pricing,
 ) -> float:
     """Least value of the largest ratio of step time to limit under constraints."""
-    dimensions = program.dimensions
     largest = _UNLIMITED * float(first_guess(program).max())
     ceilings = [
         LinearConstraint(f"dim{d + 1}", row, "<=", largest, BANDWIDTH)
-        for d, row in enumerate(np.eye(dimensions))
+        for d, row in enumerate(np.eye(program.columns))
     ]
-    capped = build_program(program.timings, program.weights, [*constraints, *ceilings])
+    rows = [*constraints, *ceilings]
+    capped = build_program(program.timings, program.weights, rows, program.owner)
     bounds = np.full(len(workloads), np.inf)
     for limit, second in zip(limits, seconds, strict=True):
         at = workloads.index(limit.workload)
         bounds[at] = min(bounds[at], second)
-    bounds[np.isinf(bounds)] = 1e9 * bounds.min()
     free = np.zeros(len(workloads))
-    goal = Goal(np.zeros(dimensions), free, free + np.inf, bounds)
-    return minimise(Search(capped), goal).value
+    ratios = np.diag(1 / bounds)[np.isfinite(bounds)]
+    goal = Goal(np.zeros(program.columns), free, free + np.inf, ratios)
+    parts = build_parts(pricing, rows, capped.rows)
+    return reach(Search(capped, parts=parts), goal).value

@@ -1,4 +1,4 @@
-"""Quantities: text with a unit at the border, SI floats (bytes, seconds, bytes/s, USD) inside.
+"""Quantities: text with a unit at the border, SI floats (bytes, s, USD, W, FLOP/s, …) inside.
 
 ``GB/s`` is 1e9 bytes/s and ``GiB/s`` is 2**30 bytes/s; ``Gbit/s`` is 1e9/8 bytes/s. A bare number
 where a unit is due is refused, as is a unit of the wrong kind: nothing is guessed.
@@ -21,14 +21,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BANDWIDTH",
+    "DURATION",
+    "ENERGY_PRICE",
+    "FLOPS",
+    "FREQUENCY",
     "GB_PER_S",
     "MONEY",
+    "POWER",
+    "POWER_RATE",
     "PRICE_RATE",
     "SIZE",
     "TIME",
     "Kind",
     "format_bytes",
     "format_money",
+    "format_power",
     "format_time",
     "parse_number",
     "parse_quantity",
@@ -40,21 +47,29 @@ GB_PER_S = 1e9
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 
-# A dimension is a tuple of exponents of (byte, second, US dollar).
-_Exponents = tuple[int, int, int]
-_NONE: _Exponents = (0, 0, 0)
+# A dimension is a tuple of exponents of (byte, second, US dollar, watt, floating-point operation).
+_Exponents = tuple[int, int, int, int, int]
 
 
 def _atoms() -> dict[str, tuple[float, _Exponents]]:
     table: dict[str, tuple[float, _Exponents]] = {}
     for prefix, scale in (_DECIMAL | _BINARY).items():
-        table[f"{prefix}B"] = (scale, (1, 0, 0))
-        table[f"{prefix}bit"] = (scale / 8, (1, 0, 0))
-    table["KB"] = (1e3, (1, 0, 0))
-    for prefix, scale in {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}.items():
-        table[f"{prefix}s"] = (scale, (0, 1, 0))
+        table[f"{prefix}B"] = (scale, (1, 0, 0, 0, 0))
+        table[f"{prefix}bit"] = (scale / 8, (1, 0, 0, 0, 0))
+    table["KB"] = (1e3, (1, 0, 0, 0, 0))
+    for prefix, scale in {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12}.items():
+        table[f"{prefix}s"] = (scale, (0, 1, 0, 0, 0))
+        table[f"{prefix}J"] = (scale, (0, 1, 0, 1, 0))
     for prefix in ("", "k", "M"):
-        table[f"{prefix}USD"] = (_DECIMAL[prefix], (0, 0, 1))
+        table[f"{prefix}USD"] = (_DECIMAL[prefix], (0, 0, 1, 0, 0))
+    for prefix, scale in (_DECIMAL | {"m": 1e-3}).items():
+        table[f"{prefix}W"] = (scale, (0, 0, 0, 1, 0))
+    for prefix in ("", "k", "M", "G"):
+        table[f"{prefix}Wh"] = (_DECIMAL[prefix] * 3600, (0, 1, 0, 1, 0))
+    for prefix, scale in (_DECIMAL | {"E": 1e18}).items():
+        table[f"{prefix}FLOP"] = (scale, (0, 0, 0, 0, 1))
+        table[f"{prefix}Hz"] = (scale, (0, -1, 0, 0, 0))
+    table["year"] = table["years"] = (365.25 * 86400, (0, 1, 0, 0, 0))
     return table
 
 
@@ -72,7 +87,7 @@ class Kind:
     name : str
         With its article, e.g. ``a bandwidth``.
     exponents : tuple of int
-        Of byte, second and US dollar.
+        Of byte, second, US dollar, watt and floating-point operation.
     example : str
         A value of this kind.
     least, most : str
@@ -105,14 +120,35 @@ class Kind:
         return core_schema.no_info_plain_validator_function(read)
 
 
-BANDWIDTH = Kind("a bandwidth", (1, -1, 0), "100 GB/s", "1 kB/s", "1000 PB/s")
-TIME = Kind("a time", (0, 1, 0), "20 ns", "1e-6 ns", "1e9 s")
-MONEY = Kind("an amount of money", (0, 0, 1), "25000 USD", "1e-3 USD", "1e18 USD")
+BANDWIDTH = Kind("a bandwidth", (1, -1, 0, 0, 0), "100 GB/s", "1 kB/s", "1000 PB/s")
+TIME = Kind("a time", (0, 1, 0, 0, 0), "20 ns", "1e-6 ns", "1e9 s")
+DURATION = Kind("a time", (0, 1, 0, 0, 0), "4 years", "1 s", "100 years")
+MONEY = Kind("an amount of money", (0, 0, 1, 0, 0), "25000 USD", "1e-3 USD", "1e18 USD")
 PRICE_RATE = Kind(
-    "a price per bandwidth", (-1, 1, 1), "4 USD/(GB/s)", "1e-9 USD/(GB/s)", "1e9 USD/(GB/s)"
+    "a price per bandwidth", (-1, 1, 1, 0, 0), "4 USD/(GB/s)", "1e-9 USD/(GB/s)", "1e9 USD/(GB/s)"
 )
-SIZE = Kind("a size", (1, 0, 0), "64 MB", "1e-3 B", "1000 PB")
-_KINDS = (BANDWIDTH, TIME, MONEY, PRICE_RATE, SIZE)
+POWER = Kind("a power", (0, 0, 0, 1, 0), "700 W", "1e-6 W", "1e15 W")
+POWER_RATE = Kind(
+    "a power per bandwidth", (-1, 1, 0, 1, 0), "0.3 W/(GB/s)", "1e-9 W/(GB/s)", "1e6 W/(GB/s)"
+)
+ENERGY_PRICE = Kind(
+    "a price of energy", (0, -1, 1, -1, 0), "0.08 USD/kWh", "1e-6 USD/kWh", "1e3 USD/kWh"
+)
+SIZE = Kind("a size", (1, 0, 0, 0, 0), "64 MB", "1e-3 B", "1000 PB")
+FLOPS = Kind("a rate of operations", (0, -1, 0, 0, 1), "989 TFLOP/s", "1 FLOP/s", "1e9 PFLOP/s")
+FREQUENCY = Kind("a frequency", (0, -1, 0, 0, 0), "1 GHz", "1 Hz", "1000 GHz")
+_KINDS = (
+    BANDWIDTH,
+    TIME,
+    MONEY,
+    PRICE_RATE,
+    POWER,
+    POWER_RATE,
+    ENERGY_PRICE,
+    SIZE,
+    FLOPS,
+    FREQUENCY,
+)
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _UNIT_TOKEN = re.compile(r"\s*([A-Za-zµ$]+|[()/*])")
@@ -131,6 +167,9 @@ _CONFUSED = {
     "sec": "s",
     "b": "bit or B",
     "cycles": "a time such as ns",
+    "TFLOPS": "TFLOP/s",
+    "TFLOPs": "TFLOP/s",
+    "TOPS": "TFLOP/s",
 }
 
 
@@ -214,7 +253,7 @@ def require_range(value: float, kind: Kind, got: str) -> None:
 
 
 def kind_name(exponents: _Exponents) -> str:
-    """Name of the kind of quantity that has these exponents of (byte, second, USD)."""
+    """Name of the kind of quantity that has these exponents."""
     names = [kind.name for kind in _KINDS if kind.exponents == exponents]
     return names[0] if names else "another kind of quantity"
 
@@ -242,12 +281,12 @@ class UnitError(ValueError):
 
 
 def parse_unit(text: str) -> tuple[float, _Exponents]:
-    """Scale to SI and exponents of (byte, second, USD) of a unit expression.
+    """Scale to SI and exponents of (byte, second, USD, W, FLOP) of a unit expression.
 
     Examples
     --------
     >>> parse_unit("USD/(GB/s)")
-    (1e-09, (-1, 1, 1))
+    (1e-09, (-1, 1, 1, 0, 0))
     """
     tokens: list[str] = []
     position = 0
@@ -271,8 +310,8 @@ def _product(tokens: list[str], text: str) -> tuple[float, _Exponents, list[str]
         sign = 1 if rest[0] == "*" else -1
         scale_2, exponents_2, rest = _factor(rest[1:], text)
         scale *= scale_2**sign
-        a, b, c = (x + sign * y for x, y in zip(exponents, exponents_2, strict=True))
-        exponents = (a, b, c)
+        a, b, c, d, e = (x + sign * y for x, y in zip(exponents, exponents_2, strict=True))
+        exponents = (a, b, c, d, e)
     return scale, exponents, rest
 
 
@@ -290,7 +329,10 @@ def _factor(tokens: list[str], text: str) -> tuple[float, _Exponents, list[str]]
 def _unit_help(word: str) -> str:
     if word in _CONFUSED:
         return f"Write {_CONFUSED[word]}."
-    return "Known units: B, kB, MB, GB, TB, PB, KiB … TiB, bit … Tbit, ns, us, ms, s, USD."
+    return (
+        "Known units: B, kB, MB, GB, TB, PB, KiB … TiB, bit … Tbit, ns, us, ms, s, years, USD, W, "
+        "kWh, FLOP, Hz."
+    )
 
 
 def _significant(value: float, digits: int = 4) -> str:
@@ -340,3 +382,17 @@ def format_money(usd: float) -> str:
         if abs(usd) >= scale:
             return f"{_significant(usd / scale)} {unit}"
     return f"{_significant(usd)} USD"
+
+
+def format_power(watts: float) -> str:
+    """Power as text.
+
+    Examples
+    --------
+    >>> format_power(1234567.0)
+    '1.235 MW'
+    """
+    for scale, unit in ((1e9, "GW"), (1e6, "MW"), (1e3, "kW")):
+        if abs(watts) >= scale:
+            return f"{_significant(watts / scale)} {unit}"
+    return f"{_significant(watts)} W"

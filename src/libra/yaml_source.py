@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import yaml
@@ -18,7 +18,7 @@ import yaml
 from libra.errors import InputError, Key, Place, Problem, format_path, nearest, shown
 from libra.files import read_text
 
-__all__ = ["Override", "Source", "read_yaml"]
+__all__ = ["Override", "Source", "apply_overrides", "read_yaml"]
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 24
@@ -137,6 +137,12 @@ def read_yaml(path: Path, overrides: Sequence[Override] = ()) -> Source:
     root = _compose(text, source.file)
     if root is not None:
         source.data = _Converter(source, source.file).convert(root, ())
+    apply_overrides(source, overrides)
+    return source
+
+
+def apply_overrides(source: Source, overrides: Sequence[Override]) -> None:
+    """Apply overrides in order; those whose path leads nowhere become problems of the source."""
     for override in overrides:
         try:
             apply_override(source, override)
@@ -144,7 +150,6 @@ def read_yaml(path: Path, overrides: Sequence[Override] = ()) -> Source:
             source.problems.append(Problem(str(error), file=override.source))
         except InputError as error:
             source.problems += [replace(problem, line=0) for problem in error.problems]
-    return source
 
 
 def _compose(text: str, file: str) -> yaml.Node | None:
@@ -274,7 +279,9 @@ def plain_scalar(text: str) -> str | int | float | bool | None:
 
 
 def apply_override(source: Source, override: Override) -> None:
-    """Set one value by its dotted path: keys, list indices from 0, or the ``name`` of an item.
+    """Set one value by its dotted path.
+
+    A part of a path is a key, an index of a list from 0, or an item's name (else tier, or file).
 
     ``constraints.LEFT`` sets the right side of the constraint whose left side is LEFT, so that
     ``constraints.total=500 GB/s`` turns ``total <= 1000 GB/s`` into ``total <= 500 GB/s``.
@@ -314,7 +321,8 @@ def _step(here: Any, key: str) -> Key:
     if isinstance(here, list):
         if re.fullmatch("[0-9]{1,9}", key) and int(key) < len(here):
             return int(key)
-        names = [item.get("name") if isinstance(item, dict) else None for item in here]
+        # An item without a name of its own goes by its tier or by what its file is called.
+        names = [_item_name(item) for item in here]
         if names.count(key) == 1:
             return names.index(key)
         words = [name for name in names if isinstance(name, str)]
@@ -325,7 +333,45 @@ def _step(here: Any, key: str) -> Key:
     )
 
 
+def _item_name(item: Any) -> str | None:
+    if not isinstance(item, dict):
+        return None
+    name = item.get("name") or item.get("tier")
+    if name is None and isinstance(item.get("trace"), str):
+        name = PurePath(item["trace"]).stem
+    return name if isinstance(name, str) else None
+
+
+def value_at(source: Source, path: str) -> Any:
+    """Value that an override of a path would replace; None: there is none.
+
+    Of ``constraints.LEFT`` it is the right side.
+
+    Raises
+    ------
+    ValueError
+        If the path leads nowhere.
+    """
+    keys = path.split(".")
+    if keys[0] == "constraints" and len(keys) > 1 and not keys[1].isdigit():
+        k, _ = _find_constraint(source, ".".join(keys[1:]))
+        return re.split("<=|>=|==", source.data["constraints"][k])[1].strip()
+    here: Any = source.data
+    for key in keys:
+        if here is None or (isinstance(here, dict) and key not in here):
+            return None
+        here = here[_step(here, key)]
+    return here
+
+
 def _override_constraint(source: Source, left: str, override: Override) -> None:
+    k, relation = _find_constraint(source, left)
+    text = f"{left.strip()} {relation} {override.value.strip()}"
+    source.override(("constraints", k), text, override.source)
+
+
+def _find_constraint(source: Source, left: str) -> tuple[int, str]:
+    """Index and relation of the constraint that has a left side."""
     rows = source.data.get("constraints") if isinstance(source.data, dict) else None
     texts = [row if isinstance(row, str) else "" for row in rows] if isinstance(rows, list) else []
     sides = {}
@@ -343,5 +389,4 @@ def _override_constraint(source: Source, left: str, override: Override) -> None:
             f"several constraints have this left side, got {shown(left)}. Write {numbers} and the "
             "whole constraint."
         )
-    text = f"{left.strip()} {sides[chosen[0]][1]} {override.value.strip()}"
-    source.override(("constraints", chosen[0]), text, override.source)
+    return chosen[0], sides[chosen[0]][1]

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from libra.errors import FieldError, InputError, Problem, shown
 from libra.files import read_text
-from libra.units import BANDWIDTH, parse_number
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler
-    from pydantic_core import CoreSchema
+from libra.units import BANDWIDTH, FLOPS
 
 __all__ = ["DurationUnit", "TraceOptions", "read_comm_groups"]
 
 MOST_GROUP_BYTES = 50_000_000
-_FLOPS = re.compile(r"([kMGTPE]?)FLOPS?/s", re.ASCII)
-_SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 
 
 class DurationUnit(StrEnum):
@@ -35,40 +28,6 @@ class DurationUnit(StrEnum):
     def seconds(self) -> float:
         """Of one unit."""
         return 1e-6 if self is DurationUnit.MICROSECONDS else 1e-9
-
-
-class _ComputeRate:
-    """Lets pydantic read ``300 TFLOP/s``."""
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(parse_compute_rate)
-
-
-def parse_compute_rate(value: object) -> float:
-    """Operations a second of a text such as ``300 TFLOP/s``.
-
-    Raises
-    ------
-    ValueError
-        For anything else.
-
-    Examples
-    --------
-    >>> parse_compute_rate("300 TFLOP/s")
-    300000000000000.0
-    """
-    split = parse_number(value) if isinstance(value, str) else None
-    unit = _FLOPS.fullmatch(split[1]) if split is not None else None
-    if split is None or unit is None or not 1.0 <= split[0] * _SCALES[unit[1]] <= 1e24:
-        raise ValueError(
-            f"a compute rate has a unit and is positive, got {shown(value)}. Write e.g. "
-            "300 TFLOP/s."
-        )
-    return split[0] * _SCALES[unit[1]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +51,7 @@ class TraceOptions:
 
     comm_groups: str | None = None
     durations: DurationUnit = DurationUnit.MICROSECONDS
-    peak: Annotated[float, _ComputeRate()] | None = None
+    peak: Annotated[float, FLOPS] | None = None
     memory: Annotated[float, BANDWIDTH] | None = None
 
     def __post_init__(self) -> None:
@@ -104,8 +63,9 @@ class TraceOptions:
                 "peak and memory make the roofline together, got only the other. Add "
                 f"{'memory: 2 TB/s' if missing == 'memory' else 'peak: 300 TFLOP/s'} or the like.",
             )
-        if self.memory == 0:
-            raise FieldError("memory", "a memory bandwidth is positive, got 0. Correct it.")
+        for name in ("peak", "memory"):
+            if getattr(self, name) == 0:
+                raise FieldError(name, "a rate is positive, got 0. Correct it.")
 
 
 def read_comm_groups(path: Path) -> Mapping[str, tuple[int, ...]]:

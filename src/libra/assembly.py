@@ -1,0 +1,416 @@
+"""Parts of a design file → `Design`: what depends on several parts, as far as these are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from libra.constraints import LinearConstraint, bound_constraints, parse_constraint
+from libra.cost import needed_parts
+from libra.design import (
+    Design,
+    Workload,
+    check_algorithm,
+    check_baseline,
+    check_names,
+    check_shrinking,
+    fixed_cost,
+)
+from libra.errors import FieldError, InputError, Place, Problem, nearest, shown
+from libra.files import read_text
+from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
+from libra.formats.astra_sim_policy import place_text_workload
+from libra.formats.chakra_files import is_chakra, load_traces, refuse_placement
+from libra.formats.chakra_options import TraceOptions
+from libra.network import Network
+from libra.placement import Group, nest_groups, place_groups
+from libra.pricing import Pricing, build_pricing
+from libra.schema import DesignFile, WorkloadEntry, file_place
+from libra.time_limits import TimeLimit, is_time_limit, parse_time_limit
+from libra.workload.graph import StepGraph
+from libra.workload.layers import Layer
+from libra.workload.pipeline import Pipeline, pipeline_graph
+from libra.workload.schedule import LoopKind, TrainingLoop, build_graph
+from libra.yaml_source import Source
+
+__all__ = ["Assembly"]
+
+T = TypeVar("T")
+
+
+class Assembly:
+    """Builds the parts of a design, collecting what is wrong with each."""
+
+    def __init__(
+        self,
+        source: Source,
+        problems: list[Problem],
+        parsed: DesignFile,
+        memory: dict[Any, Any] | None = None,
+    ) -> None:
+        self.source, self.problems, self.parsed = source, problems, parsed
+        self.memory: dict[Any, Any] = {} if memory is None else memory
+
+    def note(self, place: Place, message: str) -> None:
+        """Note what is wrong at a place of the long form."""
+        where = file_place(self.source.data, place)
+        self.problems.append(self.source.problem(where, message))
+
+    def attempt(self, place: Place, build: Callable[[], T]) -> T | None:
+        """Result of a step, or None after noting what is wrong at a place."""
+        try:
+            return build()
+        except FieldError as error:
+            self.note((*place, *error.place), error.message)
+        except ValueError as error:
+            self.note(place, str(error))
+        except InputError as error:
+            self.problems.extend(error.problems)
+        return None
+
+    def design(self) -> Design | None:
+        """Design, or None after noting what is wrong with the file."""
+        file = self.parsed
+        network = self.network()
+        pricing = self.pricing(network)
+        rows = self.constraints(network, pricing)
+        limits = self.time_limits()
+        self.check_whole(network, pricing, rows, limits)
+        workloads = self.workloads(network)
+        if self.problems:
+            return None
+        assert network is not None
+        assert rows is not None
+        assert file.prices is not None
+        assert file.objective is not None
+        assert file.collectives is not None
+        assert file.training_loop is not None
+        build = partial(
+            Design,
+            network,
+            workloads,
+            file.prices,
+            rows,
+            file.objective,
+            file.collectives,
+            file.training_loop,
+            file.baseline or None,
+            limits,
+            self.source.file,
+            self.source.data,
+            _warnings(workloads, network, file),
+            file.power,
+        )
+        return self.attempt((), build)
+
+    def network(self) -> Network | None:
+        """Network, or None after noting what is wrong with it."""
+        dimensions = self.parsed.network
+        if dimensions is None:
+            return None
+        return self.attempt(("network",), lambda: Network(dimensions))
+
+    def pricing(self, network: Network | None) -> Pricing | None:
+        """Cost and power of the network, or None after noting tiers and parts without figures."""
+        prices, power = self.parsed.prices, self.parsed.power
+        if prices is None or network is None or (power is None and "power" in self.source.data):
+            return None
+        before = len(self.problems)
+        for d, dimension in enumerate(network.dimensions):
+            for figures, name in ((prices, "prices"), (power, "power figures")):
+                if figures is not None and dimension.tier not in figures.tiers:
+                    self.note(
+                        ("network", d, "tier"),
+                        f"no {name} for this tier, got {shown(dimension.tier)}. "
+                        f"{nearest(dimension.tier, figures.tiers)}",
+                    )
+        if len(self.problems) > before:
+            return None
+        return self.attempt((), lambda: build_pricing(network, prices, power))
+
+    def constraints(
+        self, network: Network | None, pricing: Pricing | None
+    ) -> tuple[LinearConstraint, ...] | None:
+        """Rows of all linear constraints, or None after noting what is wrong."""
+        if network is None:
+            return None
+        # What is wrong with the figures is noted already; any will do to check the constraints.
+        some = np.ones(len(network.dimensions))
+        prices = some if pricing is None else pricing.price
+        power = None if self.parsed.power is None else some if pricing is None else pricing.power
+        owner = None if pricing is None else pricing.owner
+        rows = []
+        for k, text in enumerate(self.parsed.constraints):
+            if text is not None and is_time_limit(text):
+                continue
+            place: Place = ("constraints", k)
+            file, line = self.source.locate(place)
+            read = partial(
+                parse_constraint, text or "", network, prices, file, line, power=power, owner=owner
+            )
+            rows.append(None if text is None else self.attempt(place, read))
+        return tuple(row for row in rows if row is not None) if None not in rows else None
+
+    def time_limits(self) -> tuple[TimeLimit, ...]:
+        """Time limits that are right, after noting what is wrong with the others."""
+        names = [e.display_name for e in self.parsed.workloads if e.display_name is not None]
+        found = []
+        for k, text in enumerate(self.parsed.constraints):
+            if text is not None and is_time_limit(text):
+                file, line = self.source.locate(("constraints", k))
+                read = partial(parse_time_limit, text, names, file, line)
+                found.append(self.attempt(("constraints", k), read))
+        return tuple(limit for limit in found if limit is not None)
+
+    def check_whole(
+        self,
+        network: Network | None,
+        pricing: Pricing | None,
+        rows: tuple[LinearConstraint, ...] | None,
+        limits: tuple[TimeLimit, ...],
+    ) -> None:
+        """Check what depends on several parts, as far as these are right."""
+        file = self.parsed
+        names = [entry.display_name for entry in file.workloads]
+        self.attempt((), lambda: check_names(names))
+        if network is None:
+            return
+        self.attempt((), lambda: check_baseline(file.baseline or None, network))
+        model = file.collectives
+        if model is not None:
+            self.attempt((), lambda: check_algorithm(model, network))
+        if None in (rows, pricing, file.objective, file.prices):
+            return
+        assert rows is not None
+        assert pricing is not None
+        assert file.objective is not None
+        assert file.prices is not None
+        check = partial(
+            check_shrinking,
+            file.objective,
+            fixed_cost(network, file.prices, file.power),
+            rows + bound_constraints(network, pricing.owner),
+            limits,
+            any(table is not None for table in pricing.tables),
+        )
+        self.attempt((), check)
+
+    def workloads(self, network: Network | None) -> tuple[Workload, ...]:
+        """Workloads that are right, after noting what is wrong with the others."""
+        found = [
+            self.workload(entry, network, ("workloads", k))
+            for k, entry in enumerate(self.parsed.workloads)
+        ]
+        return tuple(workload for workload in found if workload is not None)
+
+    def workload(
+        self, entry: WorkloadEntry, network: Network | None, place: Place
+    ) -> Workload | None:
+        """Workload of an entry, or None after noting what is wrong with it."""
+        folder = Path(self.source.file).parent
+        if entry.trace is not None and is_chakra(folder / entry.trace):
+            return self.attempt(place, lambda: self.chakra_workload(entry, network, folder))
+        if entry.chakra is not None:
+            self.note((*place, "chakra"), "is for Chakra traces, got a text workload. Remove it.")
+        text = self.trace(entry.trace, (*place, "trace")) if entry.trace is not None else None
+        if network is None:
+            return None
+        groups = self.attempt(place, lambda: _groups(entry, network))
+        lost = groups is None and (entry.parallel or entry.groups)
+        if text is None or lost or not entry.right:
+            return None
+        file = self.parsed
+        compat = file.collectives.compat if file.collectives is not None else None
+        loop = entry.training_loop or file.training_loop or TrainingLoop()
+
+        placement = None if groups is None else tuple(groups.items())
+        given = (entry.trace, entry.pipeline, entry.compute_speed)
+        key = (*given, placement, network.shape, compat, loop)
+        if key not in self.memory:
+            owner = ("parallel",) if entry.parallel else ("groups",) if entry.groups else ()
+            placed = self.attempt(
+                (*place, *owner), lambda: place_text_workload(text, network, groups, compat)
+            )
+            if placed is None:
+                return None
+            build = partial(_graph, entry, text, placed, loop, network, groups or {})
+            if entry.training_loop is None and "training_loop" in self.source.data:
+                # What is wrong with the loop is wrong where all workloads are given it.
+                graph = self.attempt((), lambda: _moved(place, build))
+            else:
+                graph = self.attempt(place, build)
+            if graph is None:
+                return None
+            self.memory[key] = graph
+        weight = 1.0 if entry.weight is None else entry.weight
+        name = entry.display_name or ""
+        return Workload(name, self.memory[key], weight, groups or {}, entry.trace or "")
+
+    def chakra_workload(
+        self, entry: WorkloadEntry, network: Network | None, folder: Path
+    ) -> Workload | None:
+        """Workload of Chakra traces; None where what they need is wrong already."""
+        refuse_placement(
+            {
+                "parallel": entry.parallel,
+                "groups": entry.groups,
+                "training_loop": entry.training_loop,
+                "pipeline": entry.pipeline,
+            }
+        )
+        if network is None or not entry.right:
+            return None
+        assert entry.trace is not None
+        options = entry.chakra or TraceOptions()
+        key = ("chakra", entry.trace, options, network.shape, network.names)
+        if key not in self.memory:
+            self.memory[key] = load_traces(entry.trace, folder, network, options)
+        placed = self.memory[key]
+        graph: StepGraph = placed.graph
+        if entry.compute_speed is not None:
+            graph = replace(graph, fixed=graph.fixed / entry.compute_speed)
+        weight = 1.0 if entry.weight is None else entry.weight
+        name = entry.display_name or ""
+        return Workload(name, graph, weight, {}, entry.trace, placed.npu_places)
+
+    def trace(self, name: str, place: Place) -> TextWorkload | None:
+        """Text workload of a file, or None after noting what is wrong with it."""
+        path = Path(self.source.file).parent / name
+        if path not in self.memory:
+            text = self.attempt(place, lambda: read_text(path, MAX_BYTES))
+            self.memory[path] = (
+                None
+                if text is None
+                else self.attempt(place, lambda: parse_text_workload(text, str(path)))
+            )
+        found: TextWorkload | None = self.memory[path]
+        return found
+
+
+def _graph(
+    entry: WorkloadEntry,
+    text: TextWorkload,
+    placed: tuple[Sequence[Layer], Sequence[str]],
+    loop: TrainingLoop,
+    network: Network,
+    groups: Mapping[str, Group],
+) -> StepGraph:
+    """Step graph of a text workload whose layers are placed on a network."""
+    layers, notes = placed
+    pipeline = _pipeline(entry, network, groups, loop)
+    if pipeline is None:
+        graph = build_graph(
+            layers, loop, policy=text.policy, last_bottom=text.last_bottom, note=notes
+        )
+    else:
+        graph = pipeline_graph(layers, pipeline, notes)
+    if graph.total_fixed == 0 and not graph.collectives:
+        raise FieldError(
+            "trace",
+            "the workload computes nothing and communicates nothing, got "
+            f"{entry.trace!r}. Give its layers their times and sizes.",
+        )
+    speed = entry.compute_speed
+    return graph if speed is None else replace(graph, fixed=graph.fixed / speed)
+
+
+def _groups(entry: WorkloadEntry, network: Network) -> dict[str, Group] | None:
+    """Groups of a workload entry on a network; None: the trace alone says."""
+    extents: Mapping[str, Sequence[int]] | None = entry.groups
+    if entry.parallel is not None:
+        try:
+            extents = place_groups(network.sizes, entry.parallel.degrees)
+        except ValueError as error:
+            raise FieldError("parallel", str(error)) from None
+    if extents is None:
+        return None
+    try:
+        return nest_groups(network, extents)
+    except FieldError as error:
+        raise FieldError(("groups", *error.place), error.message) from None
+
+
+def _moved(place: Place, build: Callable[[], T]) -> T:
+    """Result of a step whose errors are at a place, but those of the training loop."""
+    try:
+        return build()
+    except FieldError as error:
+        if error.place[:1] == ("training_loop",):
+            raise
+        raise FieldError((*place, *error.place), error.message) from None
+
+
+def _pipeline(
+    entry: WorkloadEntry, network: Network, groups: Mapping[str, Group], loop: TrainingLoop
+) -> Pipeline | None:
+    """Pipeline of a workload entry; None: it has one stage.
+
+    Raises
+    ------
+    FieldError
+        If degrees, training loop and pipeline do not say the same.
+    """
+    group, given = groups.get("pp"), entry.pipeline
+    if group is None or group.size == 1:
+        if given is not None:
+            raise FieldError("pipeline", "the workload has one stage, got a pipeline. Add pp:.")
+        return None
+    if loop.kind not in (LoopKind.ONE_F_ONE_B, LoopKind.INTERLEAVED):
+        raise FieldError(
+            "training_loop",
+            f"pp {group.size} makes a pipeline, got {loop.kind.value}. Use 1f1b or interleaved.",
+        )
+    if given is None:
+        raise FieldError(
+            "pipeline",
+            f"is missing for {group.size} stages, got nothing. Add pipeline: "
+            "{micro_batches: …, activation: … MB}.",
+        )
+    if (given.virtual_stages > 1) != (loop.kind is LoopKind.INTERLEAVED):
+        raise FieldError(
+            ("pipeline", "virtual_stages"),
+            f"{loop.kind.value} has {'several' if given.virtual_stages == 1 else 'no'} virtual "
+            f"stages, got {given.virtual_stages}. Correct one of the two.",
+        )
+    try:
+        return Pipeline(
+            group, network.sizes, given.micro_batches, given.activation, given.virtual_stages
+        )
+    except FieldError as error:
+        raise FieldError(("pipeline", *error.place), error.message) from None
+
+
+def _warnings(workloads: Sequence[Workload], network: Network, file: DesignFile) -> tuple[str, ...]:
+    """What a user should know before trusting a result."""
+    found, model = [], file.collectives
+    assert model is not None
+    if file.power is not None:
+        parts = {
+            f"{d.tier}.{part}"
+            for d in network.dimensions
+            for part in needed_parts(d)
+            if d.choices is None or d.choices[0].power is None
+        }
+        found += [
+            f"power: the figure of {part} is unconfirmed, see `libra presets power`."
+            for part in file.power.unconfirmed
+            if part in parts
+        ]
+    if model.compat is not None and any(d.latency or d.efficiency < 1 for d in network.dimensions):
+        found.append(
+            f"collectives.compat {model.compat.value}: its formulas have no latency or efficiency, "
+            "so those of the network do not count."
+        )
+    for workload in workloads:
+        found += [f"{workload.name}: {note}." for note in workload.graph.note]
+        if not workload.graph.collectives:
+            found.append(
+                f"{workload.name}: communicates nothing, so its time does not depend on any "
+                "bandwidth. Check its collectives and groups."
+            )
+    return tuple(found)
