@@ -25,6 +25,8 @@ from libra.errors import FieldError, InputError, Place, Problem, nearest, shown
 from libra.files import read_text
 from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
 from libra.formats.astra_sim_policy import place_text_workload
+from libra.formats.chakra_files import is_chakra, load_traces, refuse_placement
+from libra.formats.chakra_options import TraceOptions
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups
 from libra.pricing import Pricing, build_pricing
@@ -235,6 +237,11 @@ class Assembly:
     def _workload(
         self, entry: WorkloadEntry, network: Network | None, place: Place
     ) -> Workload | None:
+        folder = Path(self.source.file).parent
+        if entry.trace is not None and is_chakra(folder / entry.trace):
+            return self.attempt(place, lambda: self.chakra_workload(entry, network, folder))
+        if entry.chakra is not None:
+            self.note((*place, "chakra"), "is for Chakra traces, got a text workload. Remove it.")
         text = self.trace(entry.trace, (*place, "trace")) if entry.trace is not None else None
         if network is None:
             return None
@@ -269,13 +276,36 @@ class Assembly:
         name = entry.display_name or ""
         return Workload(name, self.memory[key], weight, groups or {}, entry.trace or "")
 
+    def chakra_workload(
+        self, entry: WorkloadEntry, network: Network | None, folder: Path
+    ) -> Workload | None:
+        """Workload of Chakra traces; None where what they need is wrong already."""
+        refuse_placement(
+            {
+                "parallel": entry.parallel,
+                "groups": entry.groups,
+                "training_loop": entry.training_loop,
+                "pipeline": entry.pipeline,
+            }
+        )
+        if network is None or not entry.right:
+            return None
+        assert entry.trace is not None
+        options = entry.chakra or TraceOptions()
+        key = ("chakra", entry.trace, options, network.shape, network.names)
+        if key not in self.memory:
+            self.memory[key] = load_traces(entry.trace, folder, network, options)
+        placed = self.memory[key]
+        graph: StepGraph = placed.graph
+        if entry.compute_speed is not None:
+            graph = replace(graph, fixed=graph.fixed / entry.compute_speed)
+        weight = 1.0 if entry.weight is None else entry.weight
+        name = entry.display_name or ""
+        return Workload(name, graph, weight, {}, entry.trace, placed.npu_places)
+
     def trace(self, name: str, place: Place) -> TextWorkload | None:
         """Text workload of a file, or None after noting what is wrong with it."""
         path = Path(self.source.file).parent / name
-        if path.suffix in (".et", ".json"):
-            what = "this version does not read Chakra traces yet"
-            self.note(place, f"{what}, got {shown(name)}. Give an ASTRA-sim 1.0 text file.")
-            return None
         if path not in self.memory:
             text = self.attempt(place, lambda: read_text(path, MAX_BYTES))
             self.memory[path] = (

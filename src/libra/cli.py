@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
+from libra.cli_options import AsJson, Debug, DesignFile, Settings
+from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
 
 if TYPE_CHECKING:
@@ -37,14 +39,8 @@ app = typer.Typer(
 # What the parser raises for unknown options, missing arguments and the like.
 _USAGE_ERRORS = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
 
-DesignFile = Annotated[Path, typer.Argument(metavar="DESIGN", help="The design file (YAML).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write the result, design inside, as JSON.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Override a value of the design file."),
 ]
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Simulate the steps chunk by chunk, as a second opinion.")
@@ -54,7 +50,6 @@ Timeline = Annotated[
     typer.Option(metavar="FILE.csv", help="Write when each task (and simulated chunk) runs."),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no messages.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -464,6 +459,9 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
         _print_json(data)
     print(error, file=sys.stderr)
     raise typer.Exit(error.exit_status)
+
+
+add_trace_commands(app, _run, _load, _bandwidths)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

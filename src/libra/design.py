@@ -92,6 +92,8 @@ class Workload:
         Which NPUs each role (tp, dp, …) joins.
     source : str
         Where it was read from.
+    npu_places : ndarray of int, shape (npus,), or None
+        Which of the graph's places each NPU is, where that is known.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Workload:
     weight: float = 1.0
     groups: Mapping[str, Group] = field(default_factory=dict)
     source: str = ""
+    npu_places: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from libra.choices import Choice
@@ -20,6 +19,8 @@ from libra.collectives import CollectiveModel, EfficiencyPoint
 from libra.cost import Energy, PartPower, PartPrices, PowerList, PriceList
 from libra.design import Objective, check_weight
 from libra.errors import FieldError, Place, Problem, nearest, shown
+from libra.formats.chakra_files import trace_name
+from libra.formats.chakra_options import TraceOptions
 from libra.long_form import (
     Note,
     expand_baseline,
@@ -105,6 +106,7 @@ class WorkloadEntry:
     weight: float | None = None
     training_loop: TrainingLoop | None = None
     pipeline: PipelineEntry | None = None
+    chakra: TraceOptions | None = None
     compute_speed: float | None = None
     right: bool = True
 
@@ -134,7 +136,7 @@ class WorkloadEntry:
     @property
     def display_name(self) -> str | None:
         """Its name, else that of its file; None if neither is known."""
-        return self.name or (PurePath(self.trace).stem if self.trace else None)
+        return self.name or (trace_name(self.trace) if self.trace else None)
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,7 @@ _ENTRY_FORMS: Mapping[str, Any] = {
     "weight": float,
     "training_loop": TrainingLoop,
     "pipeline": PipelineEntry,
+    "chakra": TraceOptions,
     "compute_speed": float,
 }
 
@@ -410,6 +413,8 @@ def _valid_keys(place: Place) -> list[str]:
             owner = Parallel
         case ("workloads", int(), "pipeline"):
             owner = PipelineEntry
+        case ("workloads", int(), "chakra"):
+            owner = TraceOptions
         case (*_, "training_loop"):
             owner = TrainingLoop
         case ("collectives", "efficiency", *_):
