@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 import typer
 
 from libra.cli_options import AsJson, Debug, DesignFile, Settings
+from libra.cli_report import PlotFile, add_report_command, draw_frontier, draw_result, draw_sweep
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
 
@@ -106,6 +107,7 @@ def optimize(
     settings: Settings = None,
     simulate: Simulate = False,
     timeline: Timeline = None,
+    plot: PlotFile = None,
     price_ranges: Annotated[
         float | None,
         typer.Option(
@@ -126,7 +128,7 @@ def optimize(
             from libra.price_range import price_ranges as find_ranges
 
             result = replace(result, price_ranges=find_ranges(result, price_ranges / 100))
-        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline)
+        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline, plot=plot)
 
     _run(work, as_json=as_json, debug=debug)
 
@@ -143,6 +145,7 @@ def evaluate(
     settings: Settings = None,
     simulate: Simulate = False,
     timeline: Timeline = None,
+    plot: PlotFile = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -153,7 +156,7 @@ def evaluate(
 
         values = _bandwidths(bandwidth)
         result = evaluate_design(_load(design, settings), values)
-        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline)
+        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline, plot=plot)
 
     _run(work, as_json=as_json, debug=debug)
 
@@ -166,6 +169,7 @@ def frontier(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the points as CSV, too.")
     ] = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,
@@ -185,6 +189,7 @@ def frontier(
             from libra.files import write_whole
 
             write_whole(csv, frontier_csv(loaded.network.names, found))
+        draw_frontier(plot, found, loaded.network.names, Against(against))
         if as_json:
             _print_json(
                 {
@@ -213,6 +218,7 @@ def sweep(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the rows as CSV, too.")
     ] = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,
@@ -232,6 +238,7 @@ def sweep(
             from libra.files import write_whole
 
             write_whole(csv, sweep_csv(axes, rows))
+        draw_sweep(plot, reader, axes, rows)
         if as_json:
             _print_json({"vary": [a.path for a in axes], "rows": [row.to_dict() for row in rows]})
         else:
@@ -344,6 +351,7 @@ def _report(
     *,
     simulate: bool = False,
     timeline: Path | None = None,
+    plot: Path | None = None,
 ) -> None:
     """Print a result and write the files that were asked for."""
     from libra.files import write_whole
@@ -358,6 +366,7 @@ def _report(
         from libra.timeline import result_timeline
 
         write_whole(timeline, result_timeline(result).write_csv())
+    draw_result(plot, result)
     if as_json:
         sys.stdout.write(result.to_json() + "\n")
     else:
@@ -462,6 +471,7 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
 
 
 add_trace_commands(app, _run, _load, _bandwidths)
+add_report_command(app, _run)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

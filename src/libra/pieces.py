@@ -297,6 +297,7 @@ def best_schedule(
     orders, counts = allowed_schedules(collective, network, model)
     if len(orders) * len(counts) == 1:
         return Schedule(counts[0], orders[0])
+    load = _load(collective, network, model)
 
     @cache
     def time(schedule: Schedule) -> float:

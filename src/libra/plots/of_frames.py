@@ -16,6 +16,7 @@ from libra.plots.theme import (
     Chart,
     colors_of,
     empty_chart,
+    inline,
     log_ticks,
     money_unit,
     shapes_of,
@@ -98,7 +99,7 @@ def plot_candidates(frame: polars.DataFrame, *, color: str = "network") -> Chart
     kinds = list(dict.fromkeys(row["kind"] for row in shown))
     x = alt.X("cost:Q", title=f"network cost, {unit}", scale=alt.Scale(zero=False))
     y = alt.Y("time:Q", title=f"step time, {seconds}", scale=alt.Scale(zero=False))
-    base = alt.Chart(alt.Data(values=shown), width=WIDTH, height=_HEIGHT)
+    base = alt.Chart(inline(shown), width=WIDTH, height=_HEIGHT)
     several = len(kinds) > 1
     legend = alt.Legend(columns=4) if several else None
     scale = colors_of(kinds, grey=["others"])
@@ -108,9 +109,7 @@ def plot_candidates(frame: polars.DataFrame, *, color: str = "network") -> Chart
         color=alt.Color("kind:N", scale=scale, sort=kinds, title=None, legend=legend),
         tooltip=["kind:N", "cost:Q", "time:Q"],
     )
-    line = alt.Chart(alt.Data(values=best)).mark_line(
-        color=INK, strokeWidth=1.5, interpolate="step-after"
-    )
+    line = alt.Chart(inline(best)).mark_line(color=INK, strokeWidth=1.5, interpolate="step-after")
     return styled(dots + line.encode(x=x, y=y))
 
 
@@ -178,14 +177,14 @@ def _scatter(rows: Sequence[dict[str, Any]], color: Any, shape: Any) -> Any:
     ]
     log = alt.Scale(type="log", domain=[low, high], nice=False)
     ends = [{"x": v, "y": v, "low": v * 0.9, "high": v * 1.1} for v in (low, high)]
-    base = alt.Chart(alt.Data(values=ends), width=330, height=330)
+    base = alt.Chart(inline(ends), width=330, height=330)
     ticks = alt.Axis(values=log_ticks(low, high))
     x = alt.X("x:Q", scale=log, title=f"measured, {unit}", axis=ticks)
     band = base.mark_area(color=GREY, opacity=0.2, clip=True).encode(
         x=x, y=alt.Y("low:Q", scale=log, title=f"predicted, {unit}", axis=ticks), y2="high:Q"
     )
     line = base.mark_line(color=GREY, strokeWidth=1).encode(x=x, y=alt.Y("y:Q", scale=log))
-    dots = alt.Chart(alt.Data(values=shown)).mark_point(filled=True, size=50, opacity=0.85)
+    dots = alt.Chart(inline(shown)).mark_point(filled=True, size=50, opacity=0.85)
     tip = ["id:N", "set:N", "measured:Q", "predicted:Q", alt.Tooltip("error:Q", format="+.1%")]
     return (
         band
@@ -208,14 +207,14 @@ def _errors(rows: Sequence[dict[str, Any]], sets: Sequence[str], color: Any) -> 
         text = f"mean {sum(mine) / len(mine):.1%} of {len(mine)}"
         far = max(row["error"] for row in rows)
         means.append({"set": name, "text": text, "error": far})
-    base = alt.Chart(alt.Data(values=list(rows)), width=330, height=alt.Step(ROW + 8))
+    base = alt.Chart(inline(list(rows)), width=330, height=alt.Step(ROW + 8))
     y = alt.Y("set:N", sort=list(sets), title=None)
     x = alt.X("error:Q", title="error of the prediction", axis=alt.Axis(format="+.0%", tickCount=6))
     ticks = base.mark_tick(thickness=2, size=16).encode(
         x=x, y=y, color=color, tooltip=["id:N", alt.Tooltip("error:Q", format="+.1%")]
     )
-    zero = alt.Chart(alt.Data(values=[{"error": 0}])).mark_rule(color=GREY).encode(x="error:Q")
-    text = alt.Chart(alt.Data(values=means)).mark_text(align="left", dx=12, fontSize=11)
+    zero = alt.Chart(inline([{"error": 0}])).mark_rule(color=GREY).encode(x="error:Q")
+    text = alt.Chart(inline(means)).mark_text(align="left", dx=12, fontSize=11)
     return (zero + ticks + text.encode(x="error:Q", y=y, text="text:N")).properties(
         title="Error by set"
     )

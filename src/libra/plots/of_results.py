@@ -17,6 +17,7 @@ from libra.plots.theme import (
     Chart,
     colors_of,
     empty_chart,
+    inline,
     scaled,
     shapes_of,
     styled,
@@ -111,7 +112,7 @@ def bandwidth_bars(rows: Sequence[dict[str, Any]]) -> Any:
     names = list(dict.fromkeys(r["design"] for r in rows))
     shown = scaled(rows, bandwidth=GB_PER_S)
     shown = [row | {"label": f"{row['bandwidth']:,.4g}"} for row in shown]
-    base = alt.Chart(alt.Data(values=shown), width=WIDTH, height=alt.Step(ROW - 8 - len(names)))
+    base = alt.Chart(inline(shown), width=WIDTH, height=alt.Step(ROW - 8 - len(names)))
     y = alt.Y("dimension:N", sort=None, title=None, scale=alt.Scale(paddingInner=0.25))
     offset = alt.YOffset("design:N", sort=names)
     x = alt.X("bandwidth:Q", title="GB/s per NPU", axis=alt.Axis(tickCount=6))
@@ -141,7 +142,7 @@ def step_bars(data: Data) -> Any:
     size, unit = time_unit(max(w["step_time_s"] for w in data["workloads"] if w["step_time_s"]))
     shown = scaled(parts, time=size)
     names = [data_of.COMPUTE, data_of.EXPOSED]
-    base = alt.Chart(alt.Data(values=shown), width=WIDTH, height=alt.Step(ROW))
+    base = alt.Chart(inline(shown), width=WIDTH, height=alt.Step(ROW))
     y = alt.Y("workload:N", sort=None, title=None)
     whole = base.mark_bar().encode(
         y=y,
@@ -168,7 +169,7 @@ def _collective_bars(data: Data, steps: Sequence[dict[str, Any]]) -> Any:
     scale = dimension_colors(data["dimensions"], limits)
     order = list(dict.fromkeys(row["collective"] for row in steps))
     y = alt.Y("collective:N", sort=order, title=None)
-    base = alt.Chart(alt.Data(values=shown), width=WIDTH, height=alt.Step(ROW - 4))
+    base = alt.Chart(inline(shown), width=WIDTH, height=alt.Step(ROW - 4))
     bars = base.mark_bar().encode(
         y=y,
         x=alt.X("time:Q", title=f"exposed communication, {unit}", stack="zero"),
@@ -176,7 +177,7 @@ def _collective_bars(data: Data, steps: Sequence[dict[str, Any]]) -> Any:
         tooltip=_tips(shown),
     )
     ends = [row for k, row in enumerate(shown) if row["collective"] not in _names(shown[:k])]
-    text = alt.Chart(alt.Data(values=ends)).mark_text(align="left", dx=4, fontSize=11)
+    text = alt.Chart(inline(ends)).mark_text(align="left", dx=4, fontSize=11)
     return bars + text.encode(y=y, x="total:Q", text="label:N")
 
 
@@ -201,7 +202,7 @@ def utilisation_bars(data: Data) -> Any:
     whats = [data_of.COMPUTE, *data["dimensions"]]
     several = len(workloads) > 1
     step = ROW if not several else max(12, ROW - 8 - len(workloads))
-    base = alt.Chart(alt.Data(values=shown), width=WIDTH, height=alt.Step(step))
+    base = alt.Chart(inline(shown), width=WIDTH, height=alt.Step(step))
     most = max(1.0, *(row["share"] for row in rows))
     x = alt.X(
         "share:Q",
@@ -246,7 +247,7 @@ def _share_bars(rows: Sequence[dict[str, Any]], key: str, title: str, color: Any
         row | {"percent": 100 * _told(row["share"]), "text": _percent(_told(row["share"]))}
         for row in rows
     ]
-    base = alt.Chart(alt.Data(values=shown), width=WIDTH, height=alt.Step(ROW))
+    base = alt.Chart(inline(shown), width=WIDTH, height=alt.Step(ROW))
     y = alt.Y(f"{key}:N", sort=None, title=None)
     values = [row["percent"] for row in shown]
     x = alt.X(
@@ -279,7 +280,7 @@ def scenario_dots(data: Data) -> Any:
     if not rows:
         return empty_chart("The design has no scenarios.")
     names = ["with scenarios", "without scenarios"]
-    base = alt.Chart(alt.Data(values=rows), width=WIDTH, height=alt.Step(ROW - 6))
+    base = alt.Chart(inline(rows), width=WIDTH, height=alt.Step(ROW - 6))
     order = list(dict.fromkeys(row["scenario"] for row in rows))
     y = alt.Y("scenario:N", sort=order, title=None)
     x = alt.X(

@@ -22,6 +22,7 @@ from libra.plots.theme import (
     Chart,
     colors_of,
     empty_chart,
+    inline,
     log_ticks,
     money_unit,
     power_unit,
@@ -67,7 +68,7 @@ def plot_frontier(
         axis=alt.Axis(tickCount=8),
     )
     y = alt.Y("time:Q", title=f"step time, {seconds}", scale=alt.Scale(zero=False))
-    base = alt.Chart(alt.Data(values=shown), width=WIDTH, height=_HEIGHT)
+    base = alt.Chart(inline(shown), width=WIDTH, height=_HEIGHT)
     line = base.mark_line(point=alt.OverlayMarkDef(size=36, color=_FIRST), color=_FIRST).encode(
         x=x, y=y, tooltip=[alt.Tooltip("x:Q", title=unit), alt.Tooltip("time:Q", title=seconds)]
     )
@@ -90,7 +91,7 @@ def _bandwidth_lines(rows: Sequence[dict[str, Any]], names: Sequence[str], x: An
         scale = alt.Scale(type="log")
         axis = alt.Axis(values=log_ticks(min(values), max(values)), format="~g")
     y = alt.Y("bandwidth:Q", title="GB/s per NPU", scale=scale, axis=axis)
-    base = alt.Chart(alt.Data(values=rows), width=WIDTH, height=_HEIGHT)
+    base = alt.Chart(inline(rows), width=WIDTH, height=_HEIGHT)
     color = alt.Color("dimension:N", scale=colors_of(names), sort=list(names), title=None)
     shape = alt.Shape("dimension:N", scale=shapes_of(names), sort=list(names), title=None)
     tip = ["dimension:N", alt.Tooltip("bandwidth:Q", title="GB/s")]
@@ -159,7 +160,7 @@ def _x(axes: Sequence[Axis], unit: str) -> Any:
 def _lines(
     rows: Sequence[dict[str, Any]], key: str, title: str, x: Any, series: Sequence[str]
 ) -> Any:
-    base = alt.Chart(alt.Data(values=list(rows)), width=WIDTH, height=_HEIGHT)
+    base = alt.Chart(inline(list(rows)), width=WIDTH, height=_HEIGHT)
     y = alt.Y(f"{key}:Q", title=title, scale=alt.Scale(zero=False))
     several = len(series) > 1
     color: Any = alt.value(_FIRST)

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from libra.plots.theme import ROW, WIDTH, Chart, colors_of, empty_chart, styled, time_unit
+from libra.plots.theme import ROW, WIDTH, Chart, colors_of, empty_chart, inline, styled, time_unit
 from libra.plots.timeline_rows import COMPUTE, CRITICAL, timeline_rows
 from libra.result import Result
 
@@ -44,8 +44,10 @@ def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> 
     scale: Any = colors_of(whats, grey=[COMPUTE])
     low, high = (first, latest) if window is None else window
     height = ROW * len(names)
-    base = alt.Chart(alt.Data(values=shown), width=WIDTH + 40, height=height)
-    return base.mark_rect().encode(
+    base = alt.Chart(inline(shown), width=WIDTH + 40, height=height)
+    # Hundreds of bins would each be described in words, and say little.
+    dense = len(shown) > _MOST_DESCRIBED
+    return base.mark_rect(aria=not dense).encode(
         y=alt.Y(
             "top:Q",
             title=None,
@@ -65,12 +67,13 @@ def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> 
     )
 
 
+_MOST_DESCRIBED = 200
 _FILL = 0.8
 """Part of a lane that its bars take."""
 
 
 def _height(row: dict[str, Any], lane: int) -> dict[str, float]:
-    """Where a row's bar begins and ends within its lane; the lanes are 1 high, counted downwards."""
+    """Where a row's bar begins and ends; lanes are 1 high and counted downwards."""
     foot = lane + (1 + _FILL) / 2
     under, over = row["below"], min(row["below"] + row["share"], 1.0)
     return {"top": foot - _FILL * over, "bottom": foot - _FILL * under}

@@ -23,7 +23,7 @@ def require_chart_name(path: Path) -> None:
     """
     if path.suffix.lower() not in KINDS:
         raise InputError(
-            f"--plot: the name says the kind, got {path.name!r}. End it in "
+            f"a chart's name says its kind, got {path.name!r}. End it in "
             f"{', '.join(KINDS[:-1])} or {KINDS[-1]}."
         )
 

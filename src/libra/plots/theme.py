@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -16,6 +17,7 @@ __all__ = [
     "Chart",
     "colors_of",
     "empty_chart",
+    "inline",
     "log_ticks",
     "money_unit",
     "power_unit",
@@ -93,9 +95,15 @@ def styled(chart: Any, *, background: str | None = "white") -> Any:
     )
 
 
+def inline(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+    """Rows as data of a chart; as one text, since altair would copy and inspect each value."""
+    values = json.dumps(rows, ensure_ascii=False, allow_nan=False)
+    return alt.InlineData(values=values, format=alt.DataFormat(type="json"))
+
+
 def empty_chart(reason: str) -> alt.Chart:
     """Say why there is nothing to draw."""
-    data = alt.Data(values=[{"reason": reason}])
+    data = inline([{"reason": reason}])
     return alt.Chart(data, width=WIDTH, height=ROW).mark_text(color=MUTED).encode(text="reason:N")
 
 
