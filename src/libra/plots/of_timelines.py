@@ -41,7 +41,7 @@ def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> 
     shown = [row | _height(row, orders.index(row["order"])) for row in shown]
     names = [lanes[order] for order in orders]
     whats = list(dict.fromkeys([COMPUTE, *(row["what"] for row in rows)]))
-    scale: Any = colors_of(whats, grey=[COMPUTE])
+    scale: Any = colors_of(whats, grey=[COMPUTE], first=4)
     low, high = (first, latest) if window is None else window
     height = ROW * len(names)
     base = alt.Chart(inline(shown), width=WIDTH + 40, height=height)

@@ -33,13 +33,15 @@ INK, MUTED, GRID = "#1c2128", "#57606b", "#d5dae0"
 GREY = "#8b929c"
 # Okabe and Ito's colours (jfly.uni-koeln.de/color), yellow left out: too pale on white.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7a5195", "#a6761d")
+# The drawing engine measures text in Liberation Sans, which is as wide as Arial and Helvetica.
+FONT = "Arial, 'Liberation Sans', Helvetica, sans-serif"
 WIDTH = 520
 ROW = 26
 
 
-def colors_of(names: Sequence[str], grey: Sequence[str] = ()) -> alt.Scale:
-    """Colour of each name, in order; grey for some."""
-    own = iter(k % len(PALETTE) for k in range(len(names)))
+def colors_of(names: Sequence[str], grey: Sequence[str] = (), first: int = 0) -> alt.Scale:
+    """Colour of each name, in the order of the palette from `first` on; grey for some."""
+    own = iter((first + k) % len(PALETTE) for k in range(len(names)))
     colors = [GREY if name in grey else PALETTE[next(own)] for name in names]
     return alt.Scale(domain=list(names), range=colors)
 
@@ -62,7 +64,7 @@ def styled(chart: Any, *, background: str | None = "white") -> Any:
     return (
         chart.configure(
             background="transparent" if background is None else background,
-            font="system-ui, sans-serif",
+            font=FONT,
             padding=6,
         )
         .configure_view(stroke=None)

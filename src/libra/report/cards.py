@@ -45,9 +45,9 @@ def item_section(item: Item, key: str, *, alone: bool) -> Html:
     head = f"{data['network']}, {npus:,} NPUs"
     warnings = [tag("p", f"Warning: {w}", class_="warning") for w in data.get("warnings") or ()]
     cards = [
-        ("what-if", "What if", _what_if_card(item, key)),
         ("bandwidths", "Bandwidths", _bandwidth_card(item, key)),
         ("limits", "What limits it", _limits_card(item, key)),
+        ("what-if", "What if", _what_if_card(item, key)),
         ("time", "Where the time goes", _time_card(item, key)),
         ("timeline", "Timeline", timeline_card(item, key)),
         ("scenarios", "Scenarios", scenario_card(item, key)),
@@ -124,7 +124,7 @@ _OUTPUTS = (
     ("total", "Total per NPU"),
     ("cost", "Network cost"),
     ("power", "Network power"),
-    ("product", "Time x cost, NPUs included"),
+    ("product", "Time x cost with NPUs"),
 )
 
 
@@ -210,7 +210,7 @@ def _bandwidth_card(item: Item, key: str) -> Html:
     sums = ["total", "", f"{sum(data['bandwidth_GBps']):,.4f}", ""]
     rows.append([*sums, *([format_money(data["network_cost_usd"])] if costs else [])])
     head = ["Dimension", "Block", "GB/s per NPU", "Share", *(["Cost"] if costs else [])]
-    shown = table(head, rows, caption="Bandwidth of each dimension", left=2)
+    shown = table(head, rows, caption="Bandwidth of each dimension")
     return card("Bandwidths", shown, chart, _baselines(item), key=f"{key}-bandwidths")
 
 
@@ -235,7 +235,7 @@ def _baselines(item: Item) -> Html:
         "Each baseline spreads the same total. By traffic: in proportion to the bytes that a step "
         "sends through each dimension."
     )
-    return join([table(head, rows, caption="Baselines", left=2), tag("p", note, class_="note")])
+    return join([table(head, rows, caption="Baselines"), tag("p", note, class_="note")])
 
 
 def _limits_card(item: Item, key: str) -> Html:
@@ -253,7 +253,7 @@ def _limits_card(item: Item, key: str) -> Html:
     rows = [
         [
             p["constraint"],
-            f"{p['slack']:,.4g} {p['slack_unit']}",
+            f"{p['slack'] if abs(p['slack']) > 1e-9 else 0:,.4g} {p['slack_unit']}",
             "" if p["value"] is None else f"{p['value']:.3g} {p['unit']}",
             "met" if p["met"] else "violated",
         ]
@@ -327,6 +327,6 @@ def _collectives(data: Mapping[str, Any]) -> Html:
     if not rows:
         return not_shown("no collective is on the critical path.")
     head = ["Collective", "Workload", "Count", "Chunks", "Time", "Limited by"]
-    shown = table(head, rows, caption="Collectives on the critical path, the longest first", left=2)
+    shown = table(head, rows, caption="Collectives on the critical path, the longest first")
     rest = len(items) - len(rows)
     return join([shown, tag("p", f"{rest} more are shorter.") if rest else None])

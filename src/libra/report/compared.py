@@ -93,7 +93,7 @@ def _differences(items: Sequence[Item]) -> Html:
         return tag("p", "The designs are the same.")
     shown: list[list[str | None]] = [[path, *(v or "-" for v in values)] for path, values in rows]
     head = ["Setting", *(item.name for item in items)]
-    return table(head, shown, caption="Settings that differ", left=len(head))
+    return table(head, shown, caption="Settings that differ")
 
 
 def setting_differences(

@@ -125,7 +125,7 @@ def prices_card(item: Item, key: str) -> Html:
         for w in summary["workloads"]
     ]
     parts.append(tag("h4", "Assumptions"))
-    parts.append(table(["What", "As understood"], rows, caption="Assumptions", left=2))
+    parts.append(table(["What", "As understood"], rows, caption="Assumptions"))
     return card(title, *parts, key=name)
 
 
@@ -167,7 +167,7 @@ def ranges_card(item: Item, key: str) -> Html:
     title, name = "Price ranges", f"{key}-ranges"
     found = item.data.get("price_ranges")
     if found is None:
-        reason = "not asked for; libra optimize DESIGN --price-ranges 1 adds them."
+        reason = "they were not asked for; libra optimize DESIGN --price-ranges 1 adds them."
         return card(title, not_shown(reason), key=name)
     if not found:
         return card(title, not_shown("no price decides."), key=name)
@@ -203,9 +203,7 @@ def bill_card(item: Item, key: str) -> Html:
         + ([_power(b)] if powered else [])
         for b in found
     ]
-    shown = table(
-        [*head, "Power"] if powered else head, rows, caption="Parts of the network", left=2
-    )
+    shown = table([*head, "Power"] if powered else head, rows, caption="Parts of the network")
     note = "Of bandwidths that are no whole lanes, an NPU is taken to have one port to a switch."
     return card(title, shown, tag("p", note, class_="note"), key=name)
 

@@ -52,9 +52,7 @@ def join(children: Sequence[str | None]) -> Html:
     )
 
 
-def table(
-    head: Sequence[str], rows: Sequence[Sequence[str | None]], *, caption: str, left: int = 1
-) -> Html:
+def table(head: Sequence[str], rows: Sequence[Sequence[str | None]], *, caption: str) -> Html:
     """Table that scrolls sideways where the page is narrow.
 
     Parameters
@@ -63,10 +61,9 @@ def table(
     rows : sequence of sequence of str or None
     caption : str
         What it shows, for those who cannot see it.
-    left : int
-        So many columns, the first ones, hold words; the others hold numbers.
     """
-    marks = [None if k < left else "number" for k in range(len(head))]
+    columns = zip(*rows, strict=True) if rows else [[] for _ in head]
+    marks = ["number" if k and _are_numbers(c) else None for k, c in enumerate(columns)]
     cells = [tag("th", h, scope="col", class_=m) for h, m in zip(head, marks, strict=True)]
     body = [
         tag("tr", *(_cell(k, c, m) for k, (c, m) in enumerate(zip(row, marks, strict=True))))
@@ -79,6 +76,14 @@ def table(
         tag("tbody", *body),
     )
     return tag("div", inner, class_="wide", tabindex="0", role="region", aria_label=caption)
+
+
+_NUMBER = re.compile(r"[-+]?[\d.]|(?:none|many|included|any|no end)?$")
+
+
+def _are_numbers(cells: Sequence[str | None]) -> bool:
+    """Whether cells hold numbers, which stand right, rather than words."""
+    return bool(cells) and all(_NUMBER.match(cell or "") for cell in cells)
 
 
 def _cell(column: int, content: str | None, mark: str | None) -> Html:

@@ -33,6 +33,7 @@
   const seconds = (t) =>
     Number.isFinite(t) ? withUnit(t, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]) : "no end";
   const dollars = (v) => withUnit(v, [[1e9, "G USD"], [1e6, "M USD"], [1e3, "k USD"], [1, "USD"]]);
+  const PRODUCTS = [[1e12, "T s·USD"], [1e9, "G s·USD"], [1e6, "M s·USD"], [1e3, "k s·USD"], [1, "s·USD"]];
   const watts = (v) => withUnit(v, [[1e6, "MW"], [1e3, "kW"], [1, "W"]]);
   const percent = (v, digits = 1) => `${(100 * v).toFixed(digits)} %`;
   const gigabytes = (b) => Number((b / GB).toPrecision(15));
@@ -185,7 +186,9 @@
       this.rows.forEach((row, d) => {
         row.slider.value = this.positionOf(d);
         row.slider.setAttribute("aria-valuetext", `${significant(this.bandwidth[d] / GB)} GB/s`);
-        row.number.value = row.number.tagName === "SELECT" ? this.positionOf(d) : gigabytes(this.bandwidth[d]);
+        row.number.value =
+          row.number.tagName === "SELECT" ? this.positionOf(d) : Number((this.bandwidth[d] / GB).toPrecision(7));
+        row.number.title = `${gigabytes(this.bandwidth[d])} GB/s`;
         row.number.dataset.bytes = this.bandwidth[d];
         const busy = Math.max(...found.workloads.map((w) => (w.time ? w.busy[d] / w.time : 0)));
         row.fill.style.width = `${Math.min(100, 100 * (busy || 0))}%`;
@@ -203,7 +206,7 @@
       power.textContent = found.power === null ? "not known" : watts(found.power);
       if (found.power !== null) power.dataset.watts = found.power;
       this.part("product").textContent =
-        `${significant(found.time * (this.model.fixedCost + found.cost))} s·USD`;
+        withUnit(found.time * (this.model.fixedCost + found.cost), PRODUCTS);
       this.part("bottleneck").textContent = this.bottleneck(found);
       this.part("parts").replaceChildren(...found.workloads.map((w, k) => this.partsOf(w, k)));
       this.part("rows").replaceChildren(
@@ -224,7 +227,8 @@
         const names = largest.limits.map((d) => this.model.dimensions[d]);
         return `${compute}; most exposed communication, ${seconds(largest.time)}, is limited by ${joined(names)}.`;
       });
-      return lines.join(" ");
+      const text = lines.join(" ");
+      return found.workloads.length > 1 ? text : text[0].toUpperCase() + text.slice(1);
     }
 
     /** Stacked bar of a workload's step, with its legend. */
