@@ -1,8 +1,6 @@
 """Measure how the optimiser's time grows with the task graph, and draw it.
 
     python benchmarks/growth.py [FILE.svg]     default: docs/assets/growth.svg
-
-Needs the extra ``benchmark`` (altair, vl-convert-python).
 """
 
 from __future__ import annotations

@@ -71,15 +71,14 @@ def result_baselines(result: Result) -> tuple[Baseline, ...]:
     weighted as in the objective: every dimension would then be busy equally long. Scenarios are
     left out, as in `libra.result.Result.speedup`; parts on offer are, too.
     """
-    total = float(result.bandwidth.sum())
-    traffic = sum(
+    total, count = float(result.bandwidth.sum()), len(result.bandwidth)
+    traffic: Floats = sum(
         w.weight * t.step_traffic
         for w, t in zip(result.design.workloads, result.timings, strict=False)
-    )
-    count = len(result.bandwidth)
-    named = [("shared equally", np.full(count, total / count))]
-    if np.sum(traffic) > 0:
-        named.append(("shared by traffic", total * traffic / np.sum(traffic)))
+    ) + np.zeros(count)
+    named: list[tuple[str, Floats]] = [("shared equally", np.full(count, total / count))]
+    if traffic.any():
+        named.append(("shared by traffic", total * traffic / traffic.sum()))
     if result.design.baseline is not None:
         named.insert(0, ("the design's baseline", np.array(result.design.baseline)))
     found: list[Baseline] = []

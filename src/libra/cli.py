@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
-from libra.cli_options import AsJson, Debug, DesignFile, Settings
+from libra.cli_options import (
+    AsJson,
+    Debug,
+    DesignFile,
+    Output,
+    Quiet,
+    Settings,
+    Simulate,
+    Timeline,
+)
 from libra.cli_report import PlotFile, add_report_command, draw_frontier, draw_result, draw_sweep
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
@@ -39,18 +48,6 @@ app = typer.Typer(
 
 # What the parser raises for unknown options, missing arguments and the like.
 _USAGE_ERRORS = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
-
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Write the result, design inside, as JSON.")
-]
-Simulate = Annotated[
-    bool, typer.Option("--simulate", help="Simulate the steps chunk by chunk, as a second opinion.")
-]
-Timeline = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.csv", help="Write when each task (and simulated chunk) runs."),
-]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no messages.")]
 
 
 @app.callback(invoke_without_command=True)

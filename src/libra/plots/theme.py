@@ -52,7 +52,7 @@ def shapes_of(names: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=list(names), range=[shapes[k % 6] for k in range(len(names))])
 
 
-def styled(chart: Any, *, background: str | None = "white") -> Any:
+def styled(chart: Any, *, background: str | None = "white") -> Chart:
     """Chart in the house style.
 
     Parameters
@@ -61,7 +61,7 @@ def styled(chart: Any, *, background: str | None = "white") -> Any:
     background : str or None
         None: see-through, for a page of its own colour.
     """
-    return (
+    result: Chart = (
         chart.configure(
             background="transparent" if background is None else background,
             font=FONT,
@@ -95,15 +95,16 @@ def styled(chart: Any, *, background: str | None = "white") -> Any:
         )
         .configure_text(color=INK, fontSize=12)
     )
+    return result
 
 
 def inline(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
     """Rows as data of a chart; as one text, since altair would copy and inspect each value."""
     values = json.dumps(rows, ensure_ascii=False, allow_nan=False)
-    return alt.InlineData(values=values, format=alt.DataFormat(type="json"))
+    return alt.InlineData(values=values, format={"type": "json"})
 
 
-def empty_chart(reason: str) -> alt.Chart:
+def empty_chart(reason: str) -> Any:
     """Say why there is nothing to draw."""
     data = inline([{"reason": reason}])
     return alt.Chart(data, width=WIDTH, height=ROW).mark_text(color=MUTED).encode(text="reason:N")

@@ -20,6 +20,7 @@ from libra.workload.graph import sum_by_index
 __all__ = ["CRITICAL", "Segments", "segments_of", "timeline_rows"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 CRITICAL = "critical path"
 COMPUTE = "compute"
@@ -61,48 +62,29 @@ def segments_of(timing: StepTiming, bandwidth: Floats) -> Segments:
     groups = list(dict.fromkeys(c.group.name for c in graph.collectives))
     group = np.array([1 + groups.index(c.group.name) for c in graph.collectives], dtype=np.int64)
     tau = timing.terms.times(bandwidth)
-    lanes, places, starts, ends, marks = [], [], [], [], []
-    places_of = np.zeros(graph.tasks, dtype=np.int64) if graph.places is None else graph.places
-    at = start + graph.fixed
-    _collect(lanes, places, starts, ends, marks, 0, places_of, start, at, critical)
-    done = at
-    entry_group = group[graph.count_index] if len(group) else np.zeros(0, dtype=np.int64)
-    entries = graph.count_value * tau[graph.count_index] if len(group) else np.zeros(0)
+    places = np.zeros(graph.tasks, dtype=np.int64) if graph.places is None else graph.places
+    parts = [_stretches(0, places, start, start + graph.fixed, critical)]
+    done = start + graph.fixed
     for lane in range(1, len(groups) + 1):
-        mine = entry_group == lane
-        time = sum_by_index(graph.count_task[mine], entries[mine], graph.tasks)
-        _collect(lanes, places, starts, ends, marks, lane, places_of, done, done + time, critical)
+        mine = group[graph.count_index] == lane
+        entries = graph.count_value[mine] * tau[graph.count_index[mine]]
+        time = sum_by_index(graph.count_task[mine], entries, graph.tasks)
+        parts.append(_stretches(lane, places, done, done + time, critical))
         done = done + time
-    order = np.argsort(np.concatenate(starts), kind="stable")
+    lanes, where, starts, ends, marks = (np.concatenate(x) for x in zip(*parts, strict=True))
+    order = np.argsort(starts, kind="stable")
     return Segments(
-        np.concatenate(lanes)[order],
-        np.concatenate(places)[order],
-        np.concatenate(starts)[order],
-        np.concatenate(ends)[order],
-        np.concatenate(marks)[order],
-        (COMPUTE, *groups),
+        lanes[order], where[order], starts[order], ends[order], marks[order], (COMPUTE, *groups)
     )
 
 
-def _collect(
-    lanes: list[Any],
-    places: list[Any],
-    starts: list[Any],
-    ends: list[Any],
-    marks: list[Any],
-    lane: int,
-    place: NDArray[np.int64],
-    start: Floats,
-    end: Floats,
-    critical: NDArray[np.bool_],
-) -> None:
-    """Add the stretches of a lane that last."""
+def _stretches(
+    lane: int, place: Ints, start: Floats, end: Floats, critical: NDArray[np.bool_]
+) -> tuple[Ints, Ints, Floats, Floats, NDArray[np.bool_]]:
+    """Lane, place, start, end and mark of the stretches of a lane that last."""
     lasts = end > start
-    lanes.append(np.full(int(lasts.sum()), lane, dtype=np.int64))
-    places.append(place[lasts])
-    starts.append(start[lasts])
-    ends.append(end[lasts])
-    marks.append(critical[lasts])
+    lanes = np.full(int(lasts.sum()), lane, dtype=np.int64)
+    return lanes, place[lasts], start[lasts], end[lasts], critical[lasts]
 
 
 def timeline_rows(
@@ -196,4 +178,5 @@ def _shares(start: Floats, end: Floats, edges: Floats) -> Floats:
     began = np.searchsorted(start, edges, side="right")
     last = np.maximum(began - 1, 0)
     before = lengths[began] - np.where(began > 0, np.maximum(end[last] - edges, 0.0), 0.0)
-    return np.clip(np.diff(before) / np.diff(edges), 0.0, 1.0)
+    result: Floats = np.clip(np.diff(before) / np.diff(edges), 0.0, 1.0)
+    return result

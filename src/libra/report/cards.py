@@ -24,7 +24,7 @@ from libra.report.details import (
 from libra.report.html import Html, card, join, not_shown, table, tag
 from libra.report.items import Item
 from libra.report.what_if import MOST_TASKS
-from libra.units import format_money, format_power, format_time
+from libra.units import format_bytes, format_money, format_power, format_time
 
 __all__ = ["item_section"]
 
@@ -90,7 +90,13 @@ def _figures(item: Item) -> Html:
         ("Step time", "no end" if step is None else format_time(step), _bound(data)),
     ]
     if data.get("gap") is not None:
-        shown.append(("Proven gap", f"{data['gap']:.1e}", "of the objective, at most"))
+        shown.append(
+            (
+                "Proven gap",
+                f"{data['gap']:.1e}" if data["gap"] else "0",
+                "of the objective, at most",
+            )
+        )
     shown.append(("Network cost", format_money(data["network_cost_usd"]), _energy(data)))
     shown.append(
         ("Network power", "not known" if power is None else format_power(power), _no_power(power))
@@ -315,7 +321,7 @@ def _collectives(data: Mapping[str, Any]) -> Html:
     items = sorted(items, key=lambda i: -(i[1]["time_s"] or 0.0))
     rows = [
         [
-            f"{c['kind']} {plot_rows.format_bytes(c['bytes'])}, {c['group']}",
+            f"{c['kind']} {format_bytes(c['bytes'])}, {c['group']}",
             name,
             f"{c['count']:g}",
             "many" if c["chunks"] is None else str(c["chunks"]),

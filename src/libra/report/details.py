@@ -16,6 +16,7 @@ from libra.cost import Curve, PowerList, PriceList, curve_steps
 from libra.plots.of_results import scenario_dots
 from libra.plots.of_timelines import timeline_bars
 from libra.plots.timeline_rows import segments_of
+from libra.presets import list_presets
 from libra.report.charts import figure
 from libra.report.html import Html, card, join, not_shown, table, tag
 from libra.report.items import Item
@@ -114,10 +115,12 @@ def prices_card(item: Item, key: str) -> Html:
         doubt = design.power.unconfirmed
         unread = f" Not confirmed by a source: {', '.join(doubt)}." if doubt else ""
         parts.append(tag("p", f"Source: {design.power.source}.{unread}"))
+        if (item.data.get("design") or {}).get("settings", {}).get("power") == "default":
+            parts.append(_preset_sources("power"))
     summary = summarize_design(design)
     rows: list[list[str | None]] = [
         ["Objective", str(summary["objective"])],
-        ["Training loop", str(summary["training_loop"])],
+        ["Training loop, if a workload has none of its own", str(summary["training_loop"])],
         ["Collectives", str(summary["collective_model"])],
     ]
     rows += [
@@ -127,6 +130,16 @@ def prices_card(item: Item, key: str) -> Html:
     parts.append(tag("h4", "Assumptions"))
     parts.append(table(["What", "As understood"], rows, caption="Assumptions"))
     return card(title, *parts, key=name)
+
+
+def _preset_sources(kind: str) -> Html:
+    """Source of each number of the default list."""
+    rows = [[row["name"], row["value"], row["source"]] for row in list_presets(kind)]
+    return tag(
+        "details",
+        tag("summary", "Source of each figure"),
+        table(["Figure", "Value", "Source"], rows, caption="Sources of the default list"),
+    )
 
 
 def _price_table(figures: PriceList | PowerList, unit: str, caption: str) -> Html:

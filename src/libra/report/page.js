@@ -209,7 +209,8 @@
         withUnit(found.time * (this.model.fixedCost + found.cost), PRODUCTS);
       this.part("bottleneck").textContent = this.bottleneck(found);
       this.part("parts").replaceChildren(...found.workloads.map((w, k) => this.partsOf(w, k)));
-      this.part("rows").replaceChildren(
+      if (!found.rows.length) this.part("rows").textContent = "The design has none.";
+      else this.part("rows").replaceChildren(
         ...found.rows.map((row) =>
           make("li", { class: row.met ? "met" : "broken" }, `${row.met ? "✓" : "✗ broken:"} ${row.text}`),
         ),
