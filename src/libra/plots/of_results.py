@@ -148,7 +148,7 @@ def step_bars(data: Data) -> Any:
         y=y,
         x=alt.X("time:Q", title=f"step time, {unit}", stack="zero"),
         color=alt.Color("part:N", scale=_part_colors(names), sort=names, title=None),
-        order=alt.Order("part:N"),
+        order=alt.Order("part:O"),
         tooltip=_tips(shown),
     )
     if not steps:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
+from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from libra.errors import InputError
 from libra.files import write_whole
 
-__all__ = ["chart_svg", "require_chart_name", "save_chart"]
+__all__ = ["chart_svg", "json_for_script", "require_chart_name", "save_chart"]
 
 KINDS = (".png", ".svg", ".pdf", ".html")
 
@@ -57,7 +62,7 @@ def save_chart(chart: Any, path: str | Path) -> None:
         case ".svg":
             what = vl_convert.vegalite_to_svg(spec, vl_version=version)
         case _:
-            what = vl_convert.vegalite_to_html(spec, vl_version=version, bundle=True)
+            what = _page(path.stem, spec, vl_convert.javascript_bundle(vl_version=version))
     write_whole(path, what)
 
 
@@ -68,6 +73,24 @@ def chart_svg(chart: Any) -> str:
     spec, version = _spec(chart)
     svg: str = vl_convert.vegalite_to_svg(spec, vl_version=version)
     return svg
+
+
+def json_for_script(data: Any) -> str:
+    """Data as JSON that no ``<script>`` element around it ends early."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _page(title: str, spec: Mapping[str, Any], scripts: str) -> str:
+    """Page that draws a chart with scripts of its own.
+
+    The drawing engine can write one, too, but a name with ``</script>`` in it would end it.
+    """
+    template = resources.files("libra.plots").joinpath("chart.html").read_text("utf-8")
+    parts = {"TITLE": html.escape(title), "SCRIPTS": scripts, "SPEC": json_for_script(spec)}
+    return re.sub(r"@@([A-Z]+)@@", lambda match: parts[match[1]], template)
 
 
 def _spec(chart: Any) -> tuple[dict[str, Any], str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from libra.plots.save import json_for_script
 
 __all__ = ["Html", "card", "fill_in", "join", "json_script", "not_shown", "table", "tag"]
 
@@ -110,9 +111,7 @@ def not_shown(reason: str) -> Html:
 
 def json_script(data: Any, name: str) -> Html:
     """Data for the page's scripts; nothing in it can end the element."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    text = json_for_script(data)
     return tag("script", Html(text), type="application/json", id=name)
 
 

@@ -209,12 +209,11 @@
         withUnit(found.time * (this.model.fixedCost + found.cost), PRODUCTS);
       this.part("bottleneck").textContent = this.bottleneck(found);
       this.part("parts").replaceChildren(...found.workloads.map((w, k) => this.partsOf(w, k)));
-      if (!found.rows.length) this.part("rows").textContent = "The design has none.";
-      else this.part("rows").replaceChildren(
-        ...found.rows.map((row) =>
-          make("li", { class: row.met ? "met" : "broken" }, `${row.met ? "✓" : "✗ broken:"} ${row.text}`),
-        ),
+      const checks = found.rows.map((row) =>
+        make("li", { class: row.met ? "met" : "broken" }, `${row.met ? "✓" : "✗ broken:"} ${row.text}`),
       );
+      if (!checks.length) checks.push(make("li", {}, "The design has none."));
+      this.part("rows").replaceChildren(...checks);
     }
 
     bottleneck(found) {
@@ -278,7 +277,7 @@
       const [key, text] = part.split("=");
       const card = cards.find((c) => c.key === key);
       if (!card || !text) continue;
-      const values = decodeURIComponent(text).split(",").map(Number);
+      const values = text.replaceAll(/%2C/gi, ",").split(",").map(Number);
       const fits = values.length === card.best.length && values.every((v) => Number.isFinite(v) && v >= 0);
       if (fits) card.setAll(values.map((v) => v * GB));
     }
