@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
@@ -30,6 +31,7 @@ from libra.cli_options import (
 from libra.cli_report import PlotFile, add_report_command, draw_frontier, draw_result, draw_sweep
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
+from libra.progress import counted, waited
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,7 +122,7 @@ def optimize(
     def work() -> None:
         from libra.optimize import optimize_design
 
-        result = optimize_design(_load(design, settings))
+        result = waited("optimising", lambda: optimize_design(_load(design, settings)))
         if price_ranges is not None:
             from libra.price_range import price_ranges as find_ranges
 
@@ -152,7 +154,7 @@ def evaluate(
         from libra.evaluate import evaluate_design
 
         values = _bandwidths(bandwidth)
-        result = evaluate_design(_load(design, settings), values)
+        result = waited("timing", lambda: evaluate_design(_load(design, settings), values))
         _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline, plot=plot)
 
     _run(work, as_json=as_json, debug=debug)
@@ -181,7 +183,7 @@ def frontier(
         if against not in list(Against):
             raise InputError(f"--against: cost or power, got {against!r}. Write one of them.")
         loaded = _load(design, settings)
-        found = time_frontier(loaded, points, Against(against))
+        found = waited("solving", time_frontier, loaded, points, Against(against))
         if csv is not None:
             from libra.files import write_whole
 
@@ -230,7 +232,8 @@ def sweep(
 
         axes = [parse_axis(text) for text in vary]
         reader = DesignReader(design, _overrides(settings))
-        rows = list(sweep_design(reader, axes))
+        total = prod(len(axis.values) for axis in axes)
+        rows = list(counted("solved", sweep_design(reader, axes), total))
         if csv is not None:
             from libra.files import write_whole
 
@@ -262,7 +265,7 @@ def compare(
         from libra.screen import print_to
         from libra.tables import compare_table
 
-        found = compare_files(files, _overrides(settings))
+        found = waited("comparing", compare_files, files, _overrides(settings))
         if as_json:
             _print_json({"results": [{"name": c.name} | c.data for c in found]})
         else:
@@ -494,7 +497,3 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _print_json({"status": InputError.status, "message": error.format_message()})
         status = error.exit_code
     sys.exit(status or 0)
-
-
-if __name__ == "__main__":
-    main()

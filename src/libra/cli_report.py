@@ -12,6 +12,7 @@ import typer
 from libra.cli_options import Debug
 from libra.cli_traces import Run
 from libra.errors import InputError
+from libra.progress import waited
 
 if TYPE_CHECKING:
     from libra.frontier import Against, FrontierPoint
@@ -63,7 +64,7 @@ def add_report_command(app: typer.Typer, run: Run) -> None:
         def work() -> None:
             from libra.report import write_report
 
-            write_report(results, output)
+            waited("writing", write_report, results, output)
             print(f"wrote {output}", file=sys.stderr)
 
         run(work, as_json=False, debug=debug)
@@ -104,5 +105,5 @@ def draw_sweep(
 def _write(path: Path, chart: Any) -> None:
     from libra.plots import save_chart
 
-    save_chart(chart, path)
+    waited("drawing", save_chart, chart, path)
     print(f"wrote {path}", file=sys.stderr)

@@ -62,7 +62,7 @@ def save_chart(chart: Any, path: str | Path) -> None:
         case ".svg":
             what = vl_convert.vegalite_to_svg(spec, vl_version=version)
         case _:
-            what = _page(path.stem, spec, vl_convert.javascript_bundle(vl_version=version))
+            what = _page(path.stem, spec, vl_convert.javascript_bundle(None, vl_version=version))
     write_whole(path, what)
 
 
