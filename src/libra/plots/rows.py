@@ -235,7 +235,7 @@ def scenario_rows(data: Data) -> Rows:
         {
             "scenario": s["name"],
             "design": design,
-            "regret": s[ratio] - 1,
+            "regret": max(s[ratio] - 1, 0.0),
             "time": s[time],
             "order": order,
         }

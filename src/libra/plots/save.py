@@ -62,7 +62,9 @@ def save_chart(chart: Any, path: str | Path) -> None:
         case ".svg":
             what = vl_convert.vegalite_to_svg(spec, vl_version=version)
         case _:
-            what = _page(path.stem, spec, vl_convert.javascript_bundle(None, vl_version=version))
+            # Without a snippet it holds Vega, Vega-Lite and vegaEmbed; its type leaves that out.
+            scripts = vl_convert.javascript_bundle(None, vl_version=version)  # type: ignore[arg-type]
+            what = _page(path.stem, spec, scripts)
     write_whole(path, what)
 
 
