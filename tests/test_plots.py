@@ -17,7 +17,7 @@ from libra.load import DesignReader
 from libra.plots import rows as data_of
 from libra.plots.of_frames import candidate_rows, validation_rows
 from libra.plots.series_rows import frontier_rows, sweep_bandwidth_rows, sweep_rows, x_axis
-from libra.plots.timeline_rows import BINS, CRITICAL, segments_of, timeline_rows
+from libra.plots.timeline_rows import BINS, CRITICAL, hidden_stages, segments_of, timeline_rows
 from libra.presets import example_folder
 from libra.sweep import axis_unit, parse_axis, sweep_design
 
@@ -190,6 +190,22 @@ def test_a_window_cuts_what_reaches_out_of_it(gpt):
     assert min(r["start"] for r in found) == low
     assert max(r["end"] for r in found) == high
     assert {r["share"] for r in found} == {1.0}
+
+
+def test_of_many_stages_the_first_ones_are_shown():
+    net = network("RI(4)_SW(8)")
+    tasks = 12
+    g = dataclasses.replace(
+        chain(*[collective("all-reduce", 1e9, (4, 8))] * tasks, compute=1.0),
+        places=np.arange(tasks),
+    )
+    result = optimum(design(net, g, ["total <= 100 GB/s"]))
+    assert hidden_stages(result) == "The first 8 of 12 stages"
+    assert {r["lane"] for r in timeline_rows(result)} == {
+        CRITICAL,
+        *(f"stage {k}, {what}" for k in range(8) for what in ("compute", "g")),
+    }
+    assert "The first 8 of 12 stages" in json.dumps(specification(plots.plot_timeline(result)))
 
 
 # --- frontiers, sweeps, tables -------------------------------------------------------------------

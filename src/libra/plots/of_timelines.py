@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from libra.plots.theme import ROW, WIDTH, Chart, colors_of, empty_chart, inline, styled, time_unit
-from libra.plots.timeline_rows import COMPUTE, CRITICAL, timeline_rows
+from libra.plots.timeline_rows import COMPUTE, CRITICAL, hidden_stages, timeline_rows
 from libra.result import Result
 
 __all__ = ["plot_timeline"]
@@ -47,7 +47,7 @@ def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> 
     base = alt.Chart(inline(shown), width=WIDTH + 40, height=height)
     # Hundreds of bins would each be described in words, and say little.
     dense = len(shown) > _MOST_DESCRIBED
-    return base.mark_rect(aria=not dense).encode(
+    bars = base.mark_rect(aria=not dense).encode(
         y=alt.Y(
             "top:Q",
             title=None,
@@ -65,6 +65,8 @@ def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> 
         color=alt.Color("what:N", scale=scale, sort=whats, title=None),
         tooltip=["what:N", "start:Q", "end:Q", alt.Tooltip("share:Q", format=".1%")],
     )
+    hidden = hidden_stages(result)
+    return bars.properties(title=hidden) if hidden else bars
 
 
 _MOST_DESCRIBED = 200

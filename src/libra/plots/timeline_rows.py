@@ -17,7 +17,7 @@ from libra.result import Result
 from libra.timing import StepTiming, task_ends
 from libra.workload.graph import sum_by_index
 
-__all__ = ["CRITICAL", "Segments", "segments_of", "timeline_rows"]
+__all__ = ["CRITICAL", "Segments", "hidden_stages", "segments_of", "timeline_rows"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -85,6 +85,13 @@ def _stretches(
     lasts = end > start
     lanes = np.full(int(lasts.sum()), lane, dtype=np.int64)
     return lanes, place[lasts], start[lasts], end[lasts], critical[lasts]
+
+
+def hidden_stages(result: Result) -> str:
+    """Say that a timeline shows only some pipeline stages; empty: it shows all."""
+    graphs = [w.graph for w in result.design.workloads]
+    most = max(1 if g.places is None else len(np.unique(g.places)) for g in graphs)
+    return f"The first {MOST_PLACES} of {most} stages" if most > MOST_PLACES else ""
 
 
 def timeline_rows(

@@ -42,10 +42,10 @@
       ? names[0] ?? "latency"
       : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
 
-  function difference(value, best) {
+  function difference(value, best, start) {
     if (!Number.isFinite(value)) return "the step never ends";
     const ratio = value / best - 1;
-    if (Math.abs(ratio) < 5e-7) return "as at the start";
+    if (Math.abs(ratio) < 5e-7) return start;
     const size = Math.abs(ratio) < 0.001 ? 4 : 2;
     return `${percent(Math.abs(ratio), size)} ${ratio > 0 ? "longer" : "shorter"}`;
   }
@@ -197,7 +197,11 @@
       const time = this.part("time");
       time.textContent = `${found.exact ? "" : "at least "}${seconds(found.time)}`;
       time.dataset.seconds = found.time;
-      this.part("difference").textContent = difference(found.time, this.start.time);
+      this.part("difference").textContent = difference(
+        found.time,
+        this.start.time,
+        this.isStart() && this.model.optimal ? "at the optimum" : "as at the start",
+      );
       this.part("total").textContent = `${significant(found.total / GB, 5)} GB/s`;
       const cost = this.part("cost");
       cost.textContent = dollars(found.cost);

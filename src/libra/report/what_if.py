@@ -42,6 +42,7 @@ def what_if_model(result: Result) -> dict[str, Any]:
     return {
         "dimensions": list(design.network.names),
         "constraintNames": _constraint_names(design.network),
+        "optimal": result.status == "optimal",
         "bandwidth": result.bandwidth.tolist(),
         "choices": [
             None if table is None else table.bandwidth.tolist() for table in design.pricing.tables
