@@ -1,6 +1,8 @@
 """Measure how the optimiser's time grows with the task graph, and draw it.
 
     python benchmarks/growth.py [FILE.svg]     default: docs/assets/growth.svg
+
+Graphs are random; the best of some runs counts, so that compiling does not.
 """
 
 from __future__ import annotations
