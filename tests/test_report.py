@@ -306,6 +306,26 @@ def test_the_command(saved, capsys, tmp_path):
     assert "is not a result: status, network" in err
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.pop("shadow_prices"), "shadow_prices is not what .* got nothing"),
+        (lambda d: d.update(network="<b>"), "network is not what .* got '<b>'"),
+        (lambda d: d.update(bandwidth_GBps=[1.0]), "bandwidth_GBps is not what"),
+        (lambda d: d.update(bandwidth_GBps=["<i>"] * 4), "bandwidth_GBps is not what"),
+        (lambda d: d["workloads"][0].pop("idle_s"), "workloads is not what"),
+        (lambda d: d.update(step_time_s="<script>"), "step_time_s is not what .* '<script>'"),
+        (lambda d: d["shadow_prices"].append(1), "shadow_prices is not what"),
+    ],
+)
+def test_files_that_are_no_whole_results(saved, change, message):
+    data = json.loads(saved.read_text())
+    change(data)
+    saved.write_text(json.dumps(data))
+    with pytest.raises(InputError, match=message):
+        render_report([saved])
+
+
 def test_nothing_to_report(tmp_path):
     with pytest.raises(InputError, match="shows at least one result, got none"):
         write_report([], tmp_path / "r.html")

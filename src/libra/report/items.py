@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from libra.compare import read_result
 from libra.design import Design
-from libra.errors import InputError
+from libra.errors import InputError, Problem, shown
 from libra.evaluate import evaluate_design
 from libra.load import restore_design
+from libra.network import parse_shape
 from libra.result import Result, Solver
 from libra.shadow import ShadowPrice
 from libra.units import GB_PER_S, format_time
@@ -82,9 +84,61 @@ def item_of_file(path: Path) -> Item:
         If it is no result.
     """
     data = read_result(path)
+    _require_whole(data, path)
     name = path.name.removesuffix(".json").removesuffix(".result")
     result, reason = _restored(data, path)
     return Item(name, data, result, reason)
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "status": str,
+    "network": str,
+    "dimensions": list,
+    "bandwidth_GBps": list,
+    "workloads": list,
+    "shadow_prices": list,
+    "objective_value": (int, float, NoneType),
+    "step_time_s": (int, float, NoneType),
+    "network_cost_usd": (int, float),
+}
+_WORKLOAD_KEYS = {
+    *("name", "step_time_s", "compute_s", "exposed_communication_s", "idle_s", "busy_s"),
+    "collectives",
+}
+_PRICE_KEYS = {field.name for field in fields(ShadowPrice)}
+
+
+def _require_whole(data: Mapping[str, Any], path: Path) -> None:
+    """Refuse a result of another version, or one that was changed by hand.
+
+    Raises
+    ------
+    InputError
+        Names the first key that is not as it should be.
+    """
+    wrong = [k for k, kind in _KINDS.items() if not isinstance(data.get(k), kind)]
+    if not wrong:
+        each = data["bandwidth_GBps"]
+        if len(each) != len(data["dimensions"]) or not all(
+            isinstance(b, int | float) for b in each
+        ):
+            wrong.append("bandwidth_GBps")
+        try:
+            parse_shape(data["network"])
+        except ValueError:
+            wrong.append("network")
+        for key, keys in (("workloads", _WORKLOAD_KEYS), ("shadow_prices", _PRICE_KEYS)):
+            if not all(isinstance(one, dict) and set(one) >= keys for one in data[key]):
+                wrong.append(key)
+    if wrong:
+        got = shown(data.get(wrong[0])) if wrong[0] in data else "nothing"
+        raise InputError(
+            Problem(
+                f"{wrong[0]} is not what this version of libra writes, got {got}. Write the result "
+                "again with `libra optimize DESIGN -o FILE`.",
+                file=str(path),
+            )
+        )
 
 
 def _restored(data: Mapping[str, Any], path: Path) -> tuple[Result | None, str]:
@@ -105,7 +159,7 @@ def _restored(data: Mapping[str, Any], path: Path) -> tuple[Result | None, str]:
 
 def _checked(data: Mapping[str, Any], design: Design) -> tuple[Result | None, str]:
     """Result at the file's bandwidths, if it is still what the file says."""
-    bandwidth = np.array([_number(b) for b in data["bandwidth_GBps"]]) * GB_PER_S
+    bandwidth = np.array(data["bandwidth_GBps"], dtype=np.float64) * GB_PER_S
     try:
         result = evaluate_design(design, bandwidth.tolist())
     except InputError as error:
@@ -127,12 +181,10 @@ def _checked(data: Mapping[str, Any], design: Design) -> tuple[Result | None, st
             gap=data.get("gap"),
             schedule_bound=data.get("schedule_bound"),
             continuous_objective=data.get("continuous_objective"),
-            shadow_prices=tuple(ShadowPrice(**p) for p in data["shadow_prices"]),
+            shadow_prices=tuple(
+                ShadowPrice(**{k: p[k] for k in _PRICE_KEYS}) for p in data["shadow_prices"]
+            ),
             solver=None if solver is None else Solver(**solver),
         ),
         "",
     )
-
-
-def _number(value: Any) -> float:
-    return float("nan") if value is None else float(value)
