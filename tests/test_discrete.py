@@ -1,14 +1,16 @@
 """Lanes and lists of parts: the exact optimum, against trying every combination."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
-from helpers import GB, chain, design, network, random_collective, random_graph
+from helpers import GB, chain, collective, design, network, random_collective, random_graph
 from numpy.random import default_rng
 
 from libra.choices import Choice
 from libra.collectives import Algorithm, CollectiveModel, Contention
+from libra.cost import PartPrices, PriceList
 from libra.design import time_design
 from libra.errors import InfeasibleError
 from libra.network import Dimension, Network
@@ -206,3 +208,12 @@ def test_no_choices_meet_an_equality():
     assert [c.constraint for c in caught.value.conflict] == ["total == 110 GB/s"]
     assert "no lanes or parts on offer" in str(caught.value)
     assert "write 'total == 100 GB/s'" in str(caught.value)
+
+
+def test_a_step_of_a_price_that_no_choice_reaches():
+    net = lanes("RI(4)_SW(8)", 10.0, 4)
+    steps = ((100 * GB, 1 / GB), (np.inf, 2 / GB))
+    parts = PartPrices(steps, steps, steps)
+    d = design(net, chain(collective("all-reduce", 1e9, (4, 8))), ["total <= 60 GB/s"])
+    d = dataclasses.replace(d, prices=PriceList({"a": parts, "b": parts}))
+    assert optimize_design(d).bandwidth == pytest.approx([40 * GB, 20 * GB])

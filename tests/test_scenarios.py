@@ -222,3 +222,55 @@ def test_objectives_that_scenarios_do_not_have(tmp_path):
         load_design(write(tmp_path, "  - {name: a}\n", extra.replace("1 USD", "2 USD")))
     )
     assert result.objective_value == pytest.approx(plain.objective_value, rel=1e-5)
+
+
+LANES = """network:
+  - {topology: ring, size: 4, tier: node, lane: 10 GB/s, max_lanes: 10}
+  - {topology: switch, size: 8, tier: pod, FIELDS}
+workloads: [{name: w, trace: w.txt}]
+constraints: [cost <= 4000 USD, pod <= 50 GB/s]
+prices: {node: {link: 1 USD/(GB/s)}, pod: {link: 1 USD/(GB/s), switch: 0 USD/(GB/s), nic: 0 USD/(GB/s)}}
+scenarios:
+  - {name: as is}
+  - {name: dear, set: {PATH: PRICE}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "price"),
+    [
+        ("lane: 10 GB/s, max_lanes: 10", "prices.pod.link", "3 USD/(GB/s)"),
+        (
+            "bandwidth_choices: [{bandwidth: 10 GB/s, price: 10 USD}, "
+            "{bandwidth: 40 GB/s, price: 45 USD}, {bandwidth: 60 GB/s, price: 60 USD}]",
+            "network.pod.bandwidth_choices.1.price",
+            "300 USD",
+        ),
+    ],
+)
+def test_cost_limits_of_parts_hold_in_every_scenario(tmp_path, fields, path, price):
+    Path(tmp_path, "w.txt").write_text(TRACE)
+    text = LANES.replace("FIELDS", fields).replace("PATH", path).replace("PRICE", price)
+    file = Path(tmp_path, "d.yaml")
+    file.write_text(text)
+    d = load_design(file)
+    result = optimize_design(d)
+    costs = [case.pricing.cost(result.bandwidth) for _, case in d.cases]
+    assert max(costs) <= 4000 * (1 + 1e-9)
+    options = [
+        np.array([x.bandwidth, y.bandwidth])
+        for x in d.network.dimensions[0].choices
+        for y in d.network.dimensions[1].choices
+    ]
+    least = min(
+        sum(s * critical_path(t, b).time for (s, _), t in zip(d.cases, time_design(d), strict=True))
+        for b in options
+        if max(case.pricing.cost(b) for _, case in d.cases) <= 4000 and b[1] <= 50 * GB
+    )
+    assert result.objective_value == pytest.approx(least, rel=1e-6)
+    assert [p.constraint for p in result.shadow_prices] == [
+        "cost <= 4000 USD",
+        "pod <= 50 GB/s",
+        "dear: cost <= 4000 USD",
+    ]
+    assert result.shadow_prices[2].slack == pytest.approx(4000 - costs[1])

@@ -96,7 +96,8 @@ def _extreme(
         high = np.append(high, np.inf)
     scale = np.concatenate([np.ones(choices), np.full(columns, _GB)])
     matrix = matrix * scale
-    size = np.maximum(np.abs(matrix).max(axis=1), 1e-300)
+    size = np.abs(matrix).max(axis=1)
+    size[size == 0] = 1.0
     price = np.zeros(choices + columns) if cost is None else cost * scale
     unit = float(np.abs(price).max()) or 1.0
     answer = solve_linear(

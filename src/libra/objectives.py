@@ -68,7 +68,7 @@ def search_design(
     weights = np.array([share * w.weight for share, case in design.cases for w in case.workloads])
     pricing = design.mean_pricing
     program = build_program(timings, weights, rows, pricing.owner)
-    parts = build_parts(pricing, rows, program.rows)
+    parts = build_parts(pricing, rows, program.rows, design.row_pricing)
     start = np.zeros(0) if scale is None else scale
     search = Search(program, list(cuts), limits=targets.limits, parts=parts, scale=start)
     search.known.update(cut_key(cut) for cut in cuts)

@@ -68,7 +68,7 @@ _LOOSE = 1e-6
 def shadow_prices(
     design: Design, bandwidth: Floats, rows: Rows | None, multipliers: Multipliers | None
 ) -> tuple[ShadowPrice, ...]:
-    """Slack of each linear constraint, and the change of the objective per unit of its right side.
+    """Slack of each stated constraint, and the change of the objective per unit of its right side.
 
     A row's multiplier y is the rate at which the objective falls as the row's bound rises; the row
     is `factor` times the constraint, so the rate per unit of the right side is -y factor.
@@ -80,7 +80,7 @@ def shadow_prices(
             for k, y, f in zip(rows.source, multipliers.rows, rows.factor, strict=True)
         }
     found, columns = [], design.pricing.split(bandwidth)
-    for k, row in enumerate(design.rows):
+    for k, row in enumerate(design.stated_rows):
         name, unit = row.unit
         value, slack = value_of.get(k), design.row_slack(row, bandwidth)
         size = max(float(np.abs(row.coefficients) @ columns), abs(row.bound))
