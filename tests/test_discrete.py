@@ -214,6 +214,6 @@ def test_a_step_of_a_price_that_no_choice_reaches():
     net = lanes("RI(4)_SW(8)", 10.0, 4)
     steps = ((100 * GB, 1 / GB), (np.inf, 2 / GB))
     parts = PartPrices(steps, steps, steps)
-    d = design(net, chain(collective("all-reduce", 1e9, (4, 8))), ["total <= 60 GB/s"])
+    d = design(net, chain(collective("all-reduce", 1e9, (4, 8))))
     d = dataclasses.replace(d, prices=PriceList({"a": parts, "b": parts}))
-    assert optimize_design(d).bandwidth == pytest.approx([40 * GB, 20 * GB])
+    assert optimize_design(d).bandwidth == pytest.approx([40 * GB, 40 * GB])
