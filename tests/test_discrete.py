@@ -210,6 +210,30 @@ def test_no_choices_meet_an_equality():
     assert "write 'total == 100 GB/s'" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("free", "rows", "way_out"),
+    [
+        (False, ["total <= 100 GB/s", "b >= 80 GB/s"], "total <= 125 GB/s"),
+        (False, ["total == 100 GB/s", "b >= 90 GB/s"], "total == 125 GB/s"),
+        # A dimension whose bandwidth is free must be left some.
+        (True, ["total <= 100 GB/s", "b >= 80 GB/s"], "total <= 100.1 GB/s"),
+        (True, ["total == 100 GB/s", "b >= 90 GB/s"], "total == 100.1 GB/s"),
+        (True, ["total <= 100 GB/s", "b >= 80 GB/s", "a >= 10 GB/s"], "total <= 110 GB/s"),
+    ],
+)
+def test_the_way_out_of_whole_parts_leads_out(free, rows, way_out):
+    lane, most = [25 * GB, 25 * GB], [4, 4]
+    if free:
+        lane[0] = most[0] = None
+    net = network("RI(4)_SW(8)", lane=lane, max_lanes=most)
+    graphs = chain(collective("all-reduce", 1e9, (4, 8)))
+    with pytest.raises(InfeasibleError) as caught:
+        optimize_design(design(net, graphs, rows))
+    assert [c.constraint for c in caught.value.conflict] == rows[:2]
+    assert f"write '{way_out}'" in str(caught.value)
+    assert optimize_design(design(net, graphs, [way_out, *rows[1:]])).gap <= 1e-6
+
+
 def test_a_step_of_a_price_that_no_choice_reaches():
     net = lanes("RI(4)_SW(8)", 10.0, 4)
     steps = ((100 * GB, 1 / GB), (np.inf, 2 / GB))

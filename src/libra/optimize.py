@@ -219,9 +219,11 @@ def _explain_failure(
     design: Design, targets: Targets, search: Search, rows: tuple[LinearConstraint, ...]
 ) -> None:
     """Raise the reason why a search found no optimum, if it is the design's fault."""
-    error = explain_infeasible(rows, search.program.used)
-    if error is None and search.parts is not None:
-        error = explain_no_choice(search.parts, search.program.rows, rows)
+    used, error = search.program.used, None
+    if search.parts is not None:  # What parts reach comes first: it says how far to give way.
+        error = explain_no_choice(search.parts, search.program.rows, rows, used)
+    if error is None:
+        error = explain_infeasible(rows, used)
     if error is None and np.isfinite(targets.limits).any() and not design.scenarios:
         error = explain_too_slow(
             search.program,
