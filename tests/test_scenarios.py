@@ -11,7 +11,7 @@ from numpy.random import default_rng
 
 from libra.choices import Choice
 from libra.design import Robustness, Scenario, time_design
-from libra.errors import InputError
+from libra.errors import InfeasibleError, InputError
 from libra.evaluate import evaluate_design
 from libra.load import load_design
 from libra.network import Network
@@ -274,3 +274,49 @@ def test_cost_limits_of_parts_hold_in_every_scenario(tmp_path, fields, path, pri
         "dear: cost <= 4000 USD",
     ]
     assert result.shadow_prices[2].slack == pytest.approx(4000 - costs[1])
+
+
+LIMITS = "constraints: [total <= 100 GB/s, time(w) <= 60 ms]\n"
+
+
+def test_time_limits_are_those_of_the_scenarios(tmp_path):
+    path = write(
+        tmp_path, "  - {name: as is}\n  - {name: slow, set: {network.pod.efficiency: 0.5}}\n"
+    )
+    path.write_text(path.read_text().replace("constraints: [total <= 100 GB/s]\n", LIMITS))
+    d = load_design(path)
+    result = optimize_design(d)
+    times = [
+        critical_path(time_design(case)[0], result.bandwidth).time
+        for case in (x for _, x in d.cases)
+    ]
+    for other in (result, evaluate_design(d, result.bandwidth)):
+        slacks = {p.constraint: p.slack for p in other.shadow_prices if p.slack_unit == "s"}
+        assert slacks == pytest.approx(
+            {
+                "as is: time(w) <= 60 ms": 0.06 - times[0],
+                "slow: time(w) <= 60 ms": 0.06 - times[1],
+            }
+        )
+
+
+def test_time_limits_that_a_scenario_cannot_meet_name_it_and_the_way_out(tmp_path):
+    path = write(
+        tmp_path,
+        "  - {name: slow, set: {network.pod.efficiency: 0.5}}\n"
+        "  - {name: slower, set: {network.pod.efficiency: 0.2}}\n"
+        "  - {name: slow too, set: {network.pod.efficiency: 0.5}}\n",
+    )
+    text = path.read_text().replace("constraints: [total <= 100 GB/s]\n", LIMITS)
+    path.write_text(text.replace("60 ms", "14 ms"))
+    with pytest.raises(InfeasibleError) as caught:
+        optimize_design(load_design(path))
+    lines = str(caught.value).splitlines()
+    assert [x.split("d.yaml")[1] for x in lines[1:3]] == [
+        ":7: slow too: time(w) <= 14 ms",
+        ":7: total <= 100 GB/s",
+    ]
+    way_out = lines[3].split("'")[1]
+    path.write_text(text.replace("time(w) <= 60 ms", way_out))
+    slowest = max(s.step_time for s in optimize_design(load_design(path)).scenarios)
+    assert slowest > 0

@@ -226,6 +226,20 @@ class Design:
                     others.append(replace(row, text=f"{scenario.name}: {row.text}", scenario=k))
         return (*self.rows, *others)
 
+    @property
+    def job_limits(self) -> tuple[tuple[int, TimeLimit], ...]:
+        """Time limits with the job that each is on, by scenario; a job is a workload in one."""
+        found: list[tuple[int, TimeLimit]] = []
+        first = 0
+        for k, (_, case) in enumerate(self.cases):
+            names = [w.name for w in case.workloads]
+            prefix = f"{self.scenarios[k].name}: " if self.scenarios else ""
+            for limit in case.time_limits:
+                job = first + names.index(limit.workload)
+                found.append((job, replace(limit, text=prefix + limit.text)))
+            first += len(names)
+        return tuple(found)
+
     @cached_property
     def mean_pricing(self) -> Pricing:
         """Pricing of the design, or the mean of its scenarios'."""

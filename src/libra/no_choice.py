@@ -21,7 +21,7 @@ _GB = 1e9
 _SLACK = 1e-9
 _SOME = 1e-6
 _ROOM = 1e-3
-"""Parts of the largest choice that a free dimension with traffic needs, and that a way out leaves."""
+"""Parts of the largest choice that free dimensions with traffic need, and that a way out leaves."""
 
 
 def explain_no_choice(

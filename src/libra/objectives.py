@@ -41,7 +41,7 @@ class Targets:
     Attributes
     ----------
     seconds : ndarray, shape (time limits,)
-        Of the design itself.
+        Of the design, or scenario by scenario.
     limits : ndarray, shape (jobs,)
         Largest step time allowed [s]; infinite: any. A job is a workload in a scenario.
     references : ndarray, shape (jobs,), or None

@@ -150,8 +150,8 @@ def find_targets(design: Design, memory: Memory | None = None) -> Targets:
             for _, case in design.cases
         ]
         limits = np.concatenate([t.limits for t in each])
-        nominal = find_targets(replace(design, scenarios=()), memory)
-        return Targets(nominal.seconds, limits, None, np.array(best))
+        seconds = np.concatenate([t.seconds for t in each])
+        return Targets(seconds, limits, None, np.array(best))
     names = [w.name for w in design.workloads]
     limits = np.full(len(names), np.inf)
     references: Floats | None = None
@@ -224,15 +224,8 @@ def _explain_failure(
         error = explain_no_choice(search.parts, search.program.rows, rows, used)
     if error is None:
         error = explain_infeasible(rows, used)
-    if error is None and np.isfinite(targets.limits).any() and not design.scenarios:
-        error = explain_too_slow(
-            search.program,
-            rows,
-            design.time_limits,
-            [w.name for w in design.workloads],
-            targets.seconds,
-            design.pricing,
-        )
+    if error is None and np.isfinite(targets.limits).any():
+        error = explain_too_slow(search.program, rows, design, targets.seconds)
     if error is not None:
         raise error
 
