@@ -1,6 +1,7 @@
 """Scenarios: robust optima against line searches and grids, sampling, and what is refused."""
 
 import dataclasses
+import json
 from functools import cache
 from pathlib import Path
 
@@ -193,6 +194,11 @@ BAD = [
     ("  minimize: regrets\n  cases: [{name: a}]\n", "Did you mean 'regret'?"),
     ("  samples: {count: 2, vary: {workloads.w.weight: 1..2}}\n", "seed: is missing"),
     ("  samples: {count: 2, seed: 1, vary: {workloads.w.weight: 1-2}}\n", "must be a range or a list, got '1-2'"),
+    ("  samples: {count: 2, seed: 1, vary: {workloads.w.weight: 1..abc}}\n", "must be a range or a list, got '1..abc'"),
+    ("  samples: {count: 2, seed: 1, vary: {workloads.w.weight: 1e..3}}\n", "must be a range or a list, got '1e..3'"),
+    ("  samples: {count: 2, seed: 1, vary: {workloads.w.weight: 3..1}}\n", "a range rises, got '3..1'"),
+    ("  - {name: a, set: {network.pod.size: 16}}\n", "cannot change what can be built"),
+    ("  - {name: a, set: {network.pod.topology: ring}}\n", "cannot change what can be built"),
     ("  samples: {count: 0, seed: 1, vary: {workloads.w.weight: 1..2}}\n", "must be from 1 to 1000, got 0"),
 ]  # fmt: skip
 
@@ -320,3 +326,24 @@ def test_time_limits_that_a_scenario_cannot_meet_name_it_and_the_way_out(tmp_pat
     path.write_text(text.replace("time(w) <= 60 ms", way_out))
     slowest = max(s.step_time for s in optimize_design(load_design(path)).scenarios)
     assert slowest > 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "extra"),
+    [
+        ("time(w) <= 60 ms", "objective: cost\n"),
+        ("cost >= 0 USD", "objective: time-cost\nprices: {npu: 25000 USD}\n"),
+    ],
+)
+def test_objectives_that_need_no_limits_on_bandwidths(tmp_path, limit, extra):
+    slow = "  - {name: as is}\n  - {name: slow, set: {network.pod.efficiency: 0.5}}\n"
+    path = write(tmp_path, slow, extra)
+    path.write_text(path.read_text().replace("total <= 100 GB/s", limit))
+    result = optimize_design(load_design(path))
+    assert result.gap <= 1e-5
+    assert [(s.best, s.regret) for s in result.scenarios] == [(None, None)] * 2
+    assert "no limit" in str(result)
+    assert json.loads(result.to_json())["scenarios"][0]["best_s"] is None
+    assert evaluate_design(result.design, result.bandwidth).objective_value == pytest.approx(
+        result.objective_value, rel=1e-6
+    )

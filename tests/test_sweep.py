@@ -45,6 +45,7 @@ def test_axes(text, values):
     [
         ("a", "needs PATH=VALUES, got 'a'"),
         ("a=", "needs PATH=VALUES"),
+        ("a=,", "there are no values, got 'a=,'"),
         ("a=1..3", "a range is LOW..HIGH:STEP, got '1..3'"),
         ("a=3..1:1", "a range rises, got 3..1:1"),
         ("a=1..3:0", "a step is above 0"),

@@ -47,7 +47,7 @@ class Targets:
     references : ndarray, shape (jobs,), or None
         Each workload's own best under the linear constraints [s].
     best : ndarray, shape (scenarios,), or None
-        Each scenario's own best weighted step time [s].
+        Each scenario's own best weighted step time [s]; NaN: nothing limits its bandwidths.
     """
 
     seconds: Floats

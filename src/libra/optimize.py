@@ -19,7 +19,7 @@ from libra.design import (
     best_schedules,
     time_design,
 )
-from libra.errors import SolverError
+from libra.errors import SolverError, UnboundedError
 from libra.feasibility import explain_infeasible, implied_equalities
 from libra.no_choice import explain_no_choice
 from libra.objectives import PROMISE, Targets, minimise_objective, search_design
@@ -143,12 +143,7 @@ def find_targets(design: Design, memory: Memory | None = None) -> Targets:
     """Time limits in seconds; solves each workload and each scenario alone where that is needed."""
     if design.scenarios:
         each = [find_targets(case, memory) for _, case in design.cases]
-        best = [
-            optimize_design(
-                replace(case, objective=Objective.TIME, time_limits=()), memory
-            ).step_time
-            for _, case in design.cases
-        ]
+        best = [_least_time(case, memory) for _, case in design.cases]
         limits = np.concatenate([t.limits for t in each])
         seconds = np.concatenate([t.seconds for t in each])
         return Targets(seconds, limits, None, np.array(best))
@@ -165,6 +160,17 @@ def find_targets(design: Design, memory: Memory | None = None) -> Targets:
             seconds[k] *= references[at]
         limits[at] = min(limits[at], seconds[k])
     return Targets(seconds, limits, references)
+
+
+def _least_time(case: Design, memory: Memory | None) -> float:
+    """Least weighted step time of a scenario alone [s]; NaN: nothing limits its bandwidths."""
+    alone = replace(case, objective=Objective.TIME, time_limits=())
+    try:
+        return optimize_design(alone, memory).step_time
+    except UnboundedError:
+        if case.objective is Objective.TIME:
+            raise
+        return float("nan")  # The objective cost needs no limits on bandwidths.
 
 
 def best_alone(design: Design, workload: Workload, memory: Memory | None = None) -> float:

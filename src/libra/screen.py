@@ -262,15 +262,14 @@ def _scenario_table(result: Result) -> Table:
     columns = [("Scenario", "left"), ("Share", "right"), ("Step time", "right")]
     columns += [("Best alone", "right"), ("Regret", "right"), ("Regret of nominal design", "right")]
     table = new_table(columns)
-    ordered = sorted(result.scenarios, key=lambda s: -s.regret)
+    ordered = sorted(result.scenarios, key=lambda s: -(s.regret or 0.0))
     for s in ordered[:_MOST_SCENARIOS]:
         table.add_row(
             escape(s.name),
             f"{s.share:.1%}",
             format_time(s.step_time),
-            format_time(s.best),
-            f"{max(s.regret - 1, 0):.3%}",
-            f"{max(s.nominal_regret - 1, 0):.3%}",
+            "no limit" if s.best is None else format_time(s.best),
+            *("" if r is None else f"{max(r - 1, 0):.3%}" for r in (s.regret, s.nominal_regret)),
         )
     if len(ordered) > _MOST_SCENARIOS:
         table.add_row(f"… {len(ordered) - _MOST_SCENARIOS} more")

@@ -101,7 +101,10 @@ def parse_axis(text: str) -> Axis:
     if match is None:
         if ".." in spec:
             raise InputError(f"--vary: a range is LOW..HIGH:STEP, got {spec.strip()!r}. {_EXAMPLE}")
-        return Axis(path.strip(), tuple(_split(spec)))
+        values = tuple(_split(spec))
+        if not values:
+            raise InputError(f"--vary: there are no values, got {text!r}. {_EXAMPLE}")
+        return Axis(path.strip(), values)
     try:
         low, high, step = (float(match[key]) for key in ("low", "high", "step"))
     except ValueError:
