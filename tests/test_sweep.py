@@ -139,7 +139,7 @@ def test_compare_designs_and_results(tmp_path):
         ("{", "is not JSON, got something else"),
         ("[]", "is not a result: status, network"),
         ('{"status": 1}', "is not a result: network, dimensions"),
-        ("[" * 100_000, "JSON|recursion"),
+        ("[" * 100_000, "JSON|nested too deeply"),
     ],
 )
 def test_compare_refuses_other_files(tmp_path, content, message):
@@ -149,6 +149,32 @@ def test_compare_refuses_other_files(tmp_path, content, message):
         compare_files([path, path])
     with pytest.raises(InputError, match="two or more files are compared, got 1"):
         compare_files([EXAMPLE])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("bandwidth_GBps", "abc"),
+        ("bandwidth_GBps", [1, 2]),
+        ("bandwidth_GBps", [1, 2, 3, "4"]),
+        ("dimensions", [[1], 2, 3, 4]),
+        ("workloads", [1]),
+        ("workloads", [{"name": "w"}]),
+        ("workloads", [{"name": ["w"], "step_time_s": 1}]),
+        ("step_time_s", "x"),
+        ("network_cost_usd", [1]),
+        ("network_power_w", 10**400),
+    ],
+)
+def test_compare_refuses_values_of_another_kind(tmp_path, key, value):
+    data = optimize_design(load_design(EXAMPLE)).to_dict() | {key: value}
+    path = Path(tmp_path, "r.json")
+    path.write_text(json.dumps(data))
+    with pytest.raises(InputError, match=f"is not a result: {key} is of another kind, got"):
+        compare_files([path, EXAMPLE])
+    path.write_text(json.dumps(data | {key: float("nan")}))
+    with pytest.raises(InputError, match="holds a number that JSON has not, got NaN"):
+        compare_files([path, EXAMPLE])
 
 
 @pytest.mark.parametrize("seed", range(2))
