@@ -10,6 +10,7 @@ import pytest
 from helpers import GB, design, network, random_graph
 from numpy.random import default_rng
 
+from libra.check import summarize_design
 from libra.choices import Choice
 from libra.design import Robustness, Scenario, time_design
 from libra.errors import InfeasibleError, InputError
@@ -18,6 +19,7 @@ from libra.load import load_design
 from libra.network import Network
 from libra.optimize import optimize_design
 from libra.scenarios import SampleEntry, ScenariosEntry, scenario_overrides
+from libra.screen import check_table, render
 from libra.timing import critical_path
 
 TRACE = (
@@ -347,3 +349,30 @@ def test_objectives_that_need_no_limits_on_bandwidths(tmp_path, limit, extra):
     assert evaluate_design(result.design, result.bandwidth).objective_value == pytest.approx(
         result.objective_value, rel=1e-6
     )
+
+
+def test_check_shows_parts_limits_and_scenarios(tmp_path):
+    Path(tmp_path, "w.txt").write_text(TRACE)
+    path = Path(tmp_path, "d.yaml")
+    path.write_text(
+        BASE.replace("tier: node", "tier: node, lane: 10 GB/s, max_lanes: 6")
+        .replace("tier: pod", "tier: pod, radix: 4")
+        .replace("GB/s]", "GB/s, time(w) <= 90 ms]")
+        + "power: default\nscenarios:\n  minimize: worst\n  cases:\n    - {name: as is}\n"
+        "    - {name: slow, weight: 3, set: {network.pod.efficiency: 0.5}}\n"
+    )
+    summary = summarize_design(load_design(path))
+    assert summary["constraints"] == ["total <= 100 GB/s", "time(w) <= 90 ms"]
+    assert summary["dimension_details"][0]["choices_GBps"] == [10, 20, 30, 40, 50, 60]
+    assert summary["dimension_details"][1]["radix"] == 4
+    assert summary["scenarios"]["cases"][1] == {"name": "slow", "share": 0.75}
+    text = render(check_table(summary))
+    for part in (
+        "10, 20, …, 60",
+        "any",
+        "switch, radix 4",
+        "W per GB/s",
+        "time(w) <= 90 ms",
+        "worst over as is (25.0%), slow (75.0%)",
+    ):
+        assert part in text
