@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from libra.constraints import LinearConstraint
 from libra.design import Design, Objective, Robustness
 from libra.discrete import reach
+from libra.errors import InputError
 from libra.feasibility import check_bounded
 from libra.parts import build_parts
 from libra.product import minimise_product
@@ -32,6 +33,9 @@ PROMISE = {
     Objective.WORST_TIME: GAP,
 }
 """Largest relative gap of a result."""
+
+_NOTHING = 1e-6
+"""Part of the largest bandwidth that stands for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +123,32 @@ def _minimise_time_cost(design: Design, search: Search, targets: Targets) -> Opt
 def _minimise_cost(design: Design, search: Search, targets: Targets) -> Optimum:
     price = design.mean_pricing.price
     check_bounded(search.program, design.network, design.rows, price)
-    return reach(search, Goal(price, 0 * search.program.weights, search.limits, spend=1.0))
+    optimum = reach(search, Goal(price, 0 * search.program.weights, search.limits, spend=1.0))
+    if np.isfinite(optimum.value):
+        _require_some_bandwidth(design, search, optimum.bandwidth)
+    return optimum
+
+
+def _require_some_bandwidth(design: Design, search: Search, columns: Floats) -> None:
+    """Refuse a cheapest network that saves a dimension on which a workload without limit depends.
+
+    Raises
+    ------
+    InputError
+        Names the dimensions.
+    """
+    bandwidth = search.program.join(columns)
+    timings = zip(search.program.timings, search.limits, strict=True)
+    needed = [timing.step_traffic > 0 for timing, limit in timings if np.isinf(limit)]
+    none = bandwidth <= _NOTHING * bandwidth.max()
+    saved = none & np.any(needed, axis=0) if needed else none & False
+    if saved.any():
+        names = " and ".join(n for n, x in zip(design.network.names, saved, strict=True) if x)
+        raise InputError(
+            f"objective: nothing keeps a dimension with traffic from costing nothing, got no least "
+            f"bandwidth or time limit for {names}. Add a time limit (time(gpt-3) <= 900 ms, "
+            "slowdown(gpt-3) <= 1.1) or a least bandwidth (pod >= 10 GB/s)."
+        )
 
 
 def _minimise_worst_time(design: Design, search: Search, targets: Targets) -> Optimum:
