@@ -103,7 +103,9 @@ def test_conflicts_are_rows_and_wrong_values_end_it():
     assert [row.status for row in rows] == ["infeasible", "optimal", "optimal"]
     assert "cannot hold together" in rows[0].to_dict()["message"]
     assert rows[1].to_dict()["value"] == 80
-    with pytest.raises(InputError, match="unknown value, got 'speed'"):
+    with pytest.raises(
+        InputError, match="--vary objective=speed: objective: unknown value, got 'speed'"
+    ):
         list(sweep_design(reader, [parse_axis("objective=time,speed")]))
     with pytest.raises(InputError, match="no constraint has this left side, got 'totl'"):
         list(sweep_design(reader, [parse_axis("constraints.totl=1..2:1")]))

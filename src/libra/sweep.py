@@ -187,12 +187,12 @@ def _override(reader: DesignReader, path: str, value: str) -> Override:
     """Override, with the unit of the value that it replaces if it has none itself."""
     split = parse_number(value)
     if split is None or split[1]:
-        return Override(path, value)
+        return Override(path, value, "--vary")
     try:
         current = reader.value(path)
     except ValueError as error:
         raise InputError(Problem(str(error), file=f"--vary {path}")) from None
     old = parse_number(current) if isinstance(current, str) else None
     if old is None or not old[1]:
-        return Override(path, value)
-    return Override(path, f"{value} {old[1]}")
+        return Override(path, value, "--vary")
+    return Override(path, f"{value} {old[1]}", "--vary")
