@@ -277,13 +277,13 @@ def _starts(rows: Sequence[Sequence[object]]) -> Ints:
 def add_predecessors(graph: StepGraph, later: Ints, earlier: Ints) -> StepGraph:
     """Graph in which the tasks `later` also wait for the tasks `earlier`, pair by pair."""
     old = np.repeat(np.arange(graph.tasks), np.diff(graph.predecessor_start))
-    pairs = np.unique(
-        np.stack([np.concatenate([old, later]), np.concatenate([graph.predecessor, earlier])]),
-        axis=1,
-    )
-    counts = np.bincount(pairs[0], minlength=graph.tasks)
+    # A pair as one number; sorting is ten times as fast as numpy's unique of pairs or of numbers.
+    key = np.concatenate([old, later]) * graph.tasks + np.concatenate([graph.predecessor, earlier])
+    key.sort()
+    waiting, awaited = np.divmod(key[np.diff(key, prepend=-1) > 0], graph.tasks)
+    counts = np.bincount(waiting, minlength=graph.tasks)
     return replace(
         graph,
         predecessor_start=np.concatenate([[0], np.cumsum(counts)]),
-        predecessor=pairs[1],
+        predecessor=awaited,
     )

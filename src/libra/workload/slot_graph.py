@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from libra.collectives import Collective, distinct
 from libra.workload.graph import StepGraph
 from libra.workload.slots import Slots
 
-__all__ = ["Ending", "Segment", "SlotKind", "slot_graph"]
+__all__ = ["Ahead", "Ending", "Segment", "SlotKind", "slot_graph"]
 
 Ints = NDArray[np.int64]
 Counts = tuple[tuple[Collective, float], ...]
@@ -26,6 +27,18 @@ Counts = tuple[tuple[Collective, float], ...]
 PREVIOUS, FEED, EARLY = -1, -2, -3
 """Predecessors outside of a slot: the end of the slot before it on its stage, the result that it
 needs, and the last but one segment of the slot before it."""
+
+
+class Ahead(StrEnum):
+    """When what a segment gathers may start.
+
+    ``NOT``: after the segment before it. ``ONE``: a segment earlier, so that no more than two
+    segments' weights are there. ``ALL``: at the beginning of the step.
+    """
+
+    NOT = "not"
+    ONE = "one"
+    ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -41,11 +54,11 @@ class Segment:
     beside : tuple of (Collective, float)
         Communication that runs beside its computations.
     gather : tuple of (Collective, float)
-        What must be there before; it starts one segment ahead if `ahead`, else after the one before.
+        What must be there before.
     reduce : tuple of (Collective, float)
         What starts afterwards and only the step's end waits for.
-    ahead : bool
-        See `gather`.
+    ahead : Ahead
+        When `gather` may start.
     """
 
     compute: float
@@ -53,7 +66,7 @@ class Segment:
     beside: Counts = ()
     gather: Counts = ()
     reduce: Counts = ()
-    ahead: bool = True
+    ahead: Ahead = Ahead.ONE
 
 
 @dataclass(frozen=True)
@@ -108,8 +121,8 @@ def _template(kind: SlotKind) -> _Template:
         before = [ends[-1], FEED] if k == 0 else [ends[-1]]
         ready = list(before)
         if segment.gather:
-            start = ends[-2] if segment.ahead else ends[-1]
-            ready.append(made.add(0.0, segment.gather, [start]))
+            start = {Ahead.NOT: ends[-1:], Ahead.ONE: ends[-2:-1], Ahead.ALL: []}[segment.ahead]
+            ready.append(made.add(0.0, segment.gather, start))
         here = made.add(segment.compute, segment.blocking, ready)
         if segment.beside:
             beside = made.add(0.0, segment.beside, ready)

@@ -34,6 +34,11 @@ class Overlap:
     tp : bool
         Collectives of tensor and sequence parallelism, cut into pieces beside the products that
         they feed.
+    tp_gradients : bool
+        Those of the backward pass that the weights' gradients do not wait for or need alone, beside
+        these (``LinearWithGradAccumulationAndAsyncCommunication`` of Megatron-LM).
+    ep : bool
+        Exchange of tokens, beside another micro-batch.
     dp : bool
         Gradients are reduced in buckets beside the last backward pass.
     zero : bool
@@ -47,6 +52,8 @@ class Overlap:
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     tp: bool = False
+    tp_gradients: bool = True
+    ep: bool = False
     dp: bool = True
     zero: bool = True
     pp: bool = True

@@ -30,7 +30,7 @@ from libra.workload.memory import (
 from libra.workload.model import LayerKind, Model, model_blocks
 from libra.workload.operators import Operator
 from libra.workload.pipeline import peers
-from libra.workload.slot_graph import Ending, Segment, SlotKind, slot_graph
+from libra.workload.slot_graph import Ahead, Ending, Segment, SlotKind, slot_graph
 from libra.workload.slots import schedule_slots
 from libra.workload.training_plan import TrainingPlan
 from libra.workload.transformer_collectives import (
@@ -304,9 +304,13 @@ class _Slots:
         gather: bool = False,
         reduce: bool = False,
     ) -> SlotKind:
+        made: dict[tuple[tuple[Piece, int], ...], Segment] = {}
         segments = []
         for bucket in self._buckets(part, apart=gather or reduce, forward=forward):
-            segments.append(self._segment(bucket, forward=forward, gather=gather, reduce=reduce))
+            key = tuple(bucket)
+            if key not in made:
+                made[key] = self._segment(key, forward=forward, gather=gather, reduce=reduce)
+            segments.append(made[key])
         return SlotKind(tuple(segments), send, send is not None and not self.plan.overlap.pp)
 
     def _buckets(
@@ -347,17 +351,19 @@ class _Slots:
             for role, collective, n in (
                 found.forward if forward else [*found.backward, *found.recomputation]
             ):
-                hidden = (role == "tp" and overlap.tp) or (role == "cp" and overlap.cp)
+                hidden = getattr(overlap, role) or (role == "tp_gradients" and overlap.tp)
                 into = beside if hidden else blocking
                 into[collective] = into.get(collective, 0.0) + count * n
         plan, groups = self.plan, self.groups
+        ahead = Ahead.ALL if self.zero < 3 else Ahead.ONE
+        ahead = ahead if overlap.zero else Ahead.NOT
         return Segment(
             compute,
             tuple(blocking.items()),
             tuple(beside.items()),
             weight_counts(dense, expert, plan, groups) if gather else (),
             gradient_counts(dense, expert, plan, groups) if reduce else (),
-            overlap.zero,
+            ahead,
         )
 
     def _send(self, here: int, there: int, parts: int) -> Collective | None:

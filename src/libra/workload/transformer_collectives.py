@@ -31,7 +31,7 @@ class PhaseCollectives:
     Attributes
     ----------
     forward, backward, recomputation : list of (str, Collective, float)
-        Role (tp, cp or ep), collective, how often.
+        What overlaps it (a field of `Overlap`), collective, how often.
     """
 
     forward: list[tuple[str, Collective, float]] = field(default_factory=list)
@@ -89,10 +89,14 @@ def add_tensor(
     )
     if plan.memory.activations.sequence_parallel:
         found.forward += [("tp", gather, pairs), ("tp", scatter, pairs)]
-        found.backward += [("tp", gather, 2.0 * pairs), ("tp", scatter, pairs)]
+        found.backward += [
+            ("tp", gather, pairs),
+            ("tp_gradients", gather, pairs),
+            ("tp_gradients", scatter, pairs),
+        ]
     else:
         found.forward.append(("tp", reduce, pairs))
-        found.backward.append(("tp", reduce, pairs))
+        found.backward.append(("tp_gradients", reduce, pairs))
 
 
 def _add_context(
