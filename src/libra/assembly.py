@@ -25,6 +25,7 @@ from libra.errors import FieldError, InputError, Place, Problem, nearest, shown
 from libra.files import read_text
 from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
 from libra.formats.astra_sim_policy import place_text_workload
+from libra.model_workload import build_model_workload
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups
 from libra.pricing import Pricing, build_pricing
@@ -210,6 +211,8 @@ class Assembly:
         self, entry: WorkloadEntry, network: Network | None, place: Place
     ) -> Workload | None:
         """Workload of an entry, or None after noting what is wrong with it."""
+        if entry.model is not None or entry.trace is None:
+            return self.model_workload(entry, network, place)
         text = self.trace(entry.trace, (*place, "trace")) if entry.trace is not None else None
         if network is None:
             return None
@@ -243,6 +246,25 @@ class Assembly:
         weight = 1.0 if entry.weight is None else entry.weight
         name = entry.display_name or ""
         return Workload(name, self.memory[key], weight, groups or {}, entry.trace or "")
+
+    def model_workload(
+        self, entry: WorkloadEntry, network: Network | None, place: Place
+    ) -> Workload | None:
+        """Workload of an entry that names a model, or None after noting what is wrong with it."""
+        job = entry.model
+        if job is None or network is None or not entry.right:
+            return None
+        folder = Path(self.source.file).parent
+        key = (repr(job), network.sizes)
+        if key not in self.memory:
+            built = self.attempt(place, lambda: build_model_workload(job, network, folder))
+            if built is None:
+                return None
+            self.memory[key] = built
+        step, groups = self.memory[key]
+        weight = 1.0 if entry.weight is None else entry.weight
+        name = entry.display_name or ""
+        return Workload(name, step.graph, weight, groups, job.model, step)
 
     def trace(self, name: str, place: Place) -> TextWorkload | None:
         """Text workload of a file, or None after noting what is wrong with it."""

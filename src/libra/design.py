@@ -24,6 +24,7 @@ from libra.timing import StepTiming, build_timing
 from libra.units import BANDWIDTH, MONEY
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
+from libra.workload.transformer import TransformerStep
 
 __all__ = [
     "Design",
@@ -92,6 +93,8 @@ class Workload:
         Which NPUs each role (tp, dp, …) joins.
     source : str
         Where it was read from.
+    step : TransformerStep or None
+        What the graph was made of, where that is a model.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Workload:
     weight: float = 1.0
     groups: Mapping[str, Group] = field(default_factory=dict)
     source: str = ""
+    step: TransformerStep | None = None
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

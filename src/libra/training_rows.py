@@ -189,9 +189,7 @@ def read_training_rows(path: Path) -> tuple[list[TrainingRow], list[SkippedRow]]
             reason = error.message if isinstance(error, FieldError) else str(error)
             where = getattr(error, "field_name", "")
             reason = f"{where}: {reason}" if where else reason
-            skipped.append(
-                SkippedRow(values["id"], values["set"], values.get("tier", ""), reason)
-            )
+            skipped.append(SkippedRow(values["id"], values["set"], values.get("tier", ""), reason))
     return rows, skipped
 
 
@@ -310,9 +308,7 @@ def row_model(values: Mapping[str, str]) -> Model:
         causal=not bert,
     )  # fmt: skip
     block = Block(attention, FeedForward(ffn, gated=False, bias=not mpt))
-    table = OuterLayer(
-        "position embedding", LayerKind.TABLE, _whole(values, "seq"), hidden
-    )
+    table = OuterLayer("position embedding", LayerKind.TABLE, _whole(values, "seq"), hidden)
     alibi = name.startswith("bloom")
     norm = OuterLayer("final norm", LayerKind.VECTOR, 2, hidden)
     return Model(

@@ -100,9 +100,7 @@ def predict_row(row: TrainingRow, accelerator: Accelerator | None = None) -> Pre
     return Prediction(row, seconds, step.memory.total, flat)
 
 
-def validate_rows(
-    rows: Sequence[TrainingRow], skipped: Sequence[SkippedRow] = ()
-) -> Validation:
+def validate_rows(rows: Sequence[TrainingRow], skipped: Sequence[SkippedRow] = ()) -> Validation:
     """Predictions of rows."""
     return Validation(tuple(predict_row(row) for row in rows), tuple(skipped))
 

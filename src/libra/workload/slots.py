@@ -85,9 +85,7 @@ def schedule_slots(stages: int, virtual_stages: int, micro_batches: int) -> Slot
     )
     slot, previous, feed, last = (np.asarray(r, dtype=np.int64) for r in result)
     unit, batch_of = np.divmod(slot, micro_batches)
-    return Slots(
-        unit % parts % stages, unit % parts, batch_of, unit < parts, previous, feed, last
-    )
+    return Slots(unit % parts % stages, unit % parts, batch_of, unit < parts, previous, feed, last)
 
 
 def _numbered(stages: int, virtual_stages: int, micro_batches: int) -> tuple[Ints, Ints]:

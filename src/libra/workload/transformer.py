@@ -99,7 +99,7 @@ class TransformerStep:
         """Floating-point operations of some phases of a step, on all NPUs."""
         memory = self.plan.memory
         run = memory.activations
-        each = sum(
+        each: float = sum(
             count * sum(o.flops for phase in phases for o in getattr(piece.operators, phase))
             for part in self.parts
             for piece, count in part
@@ -401,4 +401,3 @@ class _Slots:
         if memory.zero in (1, 2) and not plan.overlap.zero:
             steps.append((0.0, weight_counts(dense, expert, plan, self.groups)))
         return Ending(tuple(s for s in steps if s[0] or s[1]))
-

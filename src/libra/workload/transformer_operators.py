@@ -26,7 +26,7 @@ from libra.workload.blocks import (
 )
 from libra.workload.memory import npu_block_parameters
 from libra.workload.model import LayerKind, Model
-from libra.workload.operators import Operator, OperatorKind
+from libra.workload.operators import Operator, OperatorKind, Precision
 from libra.workload.training_plan import TrainingPlan
 
 __all__ = [
@@ -91,14 +91,15 @@ class _Writer:
         size = self.plan.precision.bytes
         out = self.run.element if result is None else result
         kind = OperatorKind.MATMUL if groups == 1 else OperatorKind.GROUPED_MATMUL
-        sides = [max(1, round(side)) for side in (m, n, k)]
         return Operator(
             kind,
             2.0 * groups * m * n * k,
             groups * size * (m * k + k * n),
             groups * out * m * n,
             self.plan.precision,
-            *sides,
+            max(1, round(m)),
+            max(1, round(n)),
+            max(1, round(k)),
             name,
         )
 
@@ -178,18 +179,21 @@ class _Writer:
         self, name: str, flops: float, read: float, write: float, *, backward: float = 2.0
     ) -> None:
         """A part of attention; backward reads and writes gradients of all as well."""
-        precision = self.plan.precision if self.plan.precision.bytes >= 2 else None
-        kind = OperatorKind.ATTENTION
-        extra = {} if precision is None else {"precision": precision}
-        forward = Operator(kind, flops, read, write, name=name, **extra)  # type: ignore[arg-type]
+        kind, precision = OperatorKind.ATTENTION, self.plan.precision
+        if precision.bytes < Precision.BF16.bytes:
+            precision = Precision.BF16  # attention stays in 16 bits
+        forward = Operator(kind, flops, read, write, precision, name=name)
         self.found.forward.append(forward)
         self.core.append(forward)
-        self.found.input_gradient.append(
-            Operator(
-                kind, backward * flops, 2 * read + write, read + write, name=f"{name} gradient",
-                **extra,  # type: ignore[arg-type]
-            )  # fmt: skip
+        again = Operator(
+            kind,
+            backward * flops,
+            2 * read + write,
+            read + write,
+            precision,
+            name=f"{name} gradient",
         )
+        self.found.input_gradient.append(again)
 
     def _unfused(self, attention: Attention) -> None:
         """Scores of all keys, masked or not: product, softmax, dropout, product."""
