@@ -27,6 +27,7 @@ from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
 from libra.formats.astra_sim_policy import place_text_workload
 from libra.formats.chakra_files import is_chakra, load_traces, refuse_placement
 from libra.formats.chakra_options import TraceOptions
+from libra.model_workload import build_model_workload
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups
 from libra.pricing import Pricing, build_pricing
@@ -237,6 +238,8 @@ class Assembly:
     def _workload(
         self, entry: WorkloadEntry, network: Network | None, place: Place
     ) -> Workload | None:
+        if entry.model is not None or entry.trace is None:
+            return self.model_workload(entry, network, place)
         folder = Path(self.source.file).parent
         if entry.trace is not None and is_chakra(folder / entry.trace):
             return self.attempt(place, lambda: self.chakra_workload(entry, network, folder))
@@ -302,6 +305,25 @@ class Assembly:
         weight = 1.0 if entry.weight is None else entry.weight
         name = entry.display_name or ""
         return Workload(name, graph, weight, {}, entry.trace, placed.npu_places)
+
+    def model_workload(
+        self, entry: WorkloadEntry, network: Network | None, place: Place
+    ) -> Workload | None:
+        """Workload of an entry that names a model, or None after noting what is wrong with it."""
+        job = entry.model
+        if job is None or network is None or not entry.right:
+            return None
+        folder = Path(self.source.file).parent
+        key = (repr(job), network.sizes)
+        if key not in self.memory:
+            built = self.attempt(place, lambda: build_model_workload(job, network, folder))
+            if built is None:
+                return None
+            self.memory[key] = built
+        step, groups = self.memory[key]
+        weight = 1.0 if entry.weight is None else entry.weight
+        name = entry.display_name or ""
+        return Workload(name, step.graph, weight, groups, job.model, step=step)
 
     def trace(self, name: str, place: Place) -> TextWorkload | None:
         """Text workload of a file, or None after noting what is wrong with it."""

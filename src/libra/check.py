@@ -7,6 +7,7 @@ from typing import Any
 from libra.collectives import CollectiveModel, Compatibility, Contention
 from libra.design import Design, Workload
 from libra.formats.astra_sim_policy import SIZE_CONVENTION, text_size
+from libra.model_summary import summarize_step
 from libra.network import Network
 from libra.units import GB_PER_S
 
@@ -82,9 +83,10 @@ def _workload(workload: Workload, network: Network) -> dict[str, Any]:
                 "group": c.group.name,
                 "extents": list(c.group.extents),
                 "members": c.group.size,
-                "size_counts": SIZE_CONVENTION[c.kind],
-                "bytes_in_file": text_size(c),
+                "size_counts": SIZE_CONVENTION.get(c.kind, "the message"),
+                "bytes_in_file": text_size(c) if c.kind in SIZE_CONVENTION else None,
             }
             for c, count in zip(graph.collectives, graph.total_counts, strict=True)
         ],
+        **({} if workload.step is None else summarize_step(workload.step)),
     }

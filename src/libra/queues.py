@@ -5,7 +5,8 @@ ended. This approximates the hardware, which queues chunk by chunk: the second m
 the first leaves in some dimensions (then this is too slow), or its chunks may hold up those of the
 first that are on their way back (then it is too fast). `libra.evaluate.simulate_result` shows the
 difference. Groups with different strides in a fully connected block use different links, so they
-do not share them; on rings and switches they do.
+do not share them; on rings and switches they do. Messages from one NPU to another queue among
+themselves only: they are short, and a switch lets them pass between the messages of a collective.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.collectives import Collective, CollectiveModel, Contention
+from libra.collectives import Collective, CollectiveKind, CollectiveModel, Contention
 from libra.network import Network, Topology
 from libra.workload.graph import StepGraph, add_predecessors
 
@@ -39,10 +40,11 @@ def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> St
     """
     if model.contention is Contention.NONE or graph.is_chain or not graph.collectives:
         return graph
-    index: dict[tuple[int, int], list[int]] = {}
+    index: dict[tuple[bool, int, int], list[int]] = {}
     for j, collective in enumerate(graph.collectives):
+        message = collective.kind is CollectiveKind.POINT_TO_POINT
         for link in links_of(collective, network):
-            index.setdefault(link, []).append(j)
+            index.setdefault((message, *link), []).append(j)
     later, earlier = [], []
     for users in index.values():
         tasks = graph.count_task[np.isin(graph.count_index, users)]

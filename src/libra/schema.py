@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from libra.choices import Choice
@@ -31,6 +32,12 @@ from libra.long_form import (
     expand_prices,
     expand_scenarios,
     unknown_key,
+)
+from libra.model_entry import (
+    MODEL_FORMS,
+    REQUIRED,
+    ModelEntry,
+    expand_model_item,
 )
 from libra.network import Dimension
 from libra.scenarios import CaseEntry, SampleEntry, ScenariosEntry
@@ -108,6 +115,7 @@ class WorkloadEntry:
     pipeline: PipelineEntry | None = None
     chakra: TraceOptions | None = None
     compute_speed: float | None = None
+    model: ModelEntry | None = None
     right: bool = True
 
     def faults(self) -> Iterator[FieldError]:
@@ -136,7 +144,10 @@ class WorkloadEntry:
     @property
     def display_name(self) -> str | None:
         """Its name, else that of its file; None if neither is known."""
-        return self.name or (trace_name(self.trace) if self.trace else None)
+        if self.name or self.model is None:
+            return self.name or (trace_name(self.trace) if self.trace else None)
+        path = PurePath(self.model.model)
+        return path.parent.name or path.stem if path.suffix == ".json" else self.model.model
 
 
 @dataclass(frozen=True)
@@ -294,9 +305,11 @@ class _Reader:
         if not isinstance(item, dict):
             self.note(place, f"must be a mapping, got {shown(item)}. Write e.g. '- trace: w.txt'.")
             return WorkloadEntry(right=False)
+        if "model" in item:
+            return self.read_model_entry(item, place, before)
         self.refuse_unknown(item, _ENTRY_FORMS, place)
         if "trace" not in item:
-            self.note((*place, "trace"), "is missing, got nothing. Add trace:.")
+            self.note((*place, "trace"), "is missing, got nothing. Add trace:, or model:.")
         if "training_loop" in item:
             item = item | {"training_loop": expand_loop(item["training_loop"], self.note)}
         values = {
@@ -310,6 +323,26 @@ class _Reader:
         missing = any(value is None for value in values.values())
         return replace(entry, right=not missing and len(self.problems) == before)
 
+    def read_model_entry(self, item: Any, place: Place, before: int) -> WorkloadEntry:
+        """Typed form of an item that names a model, as far as it is right."""
+        common = {key: _ENTRY_FORMS[key] for key in ("name", "weight")}
+        self.refuse_unknown(item, {**common, **MODEL_FORMS}, place)
+        long = expand_model_item(item)
+        values = {
+            key: self.validate(form, long[key], (*place, key))
+            for key, form in {**common, **MODEL_FORMS}.items()
+            if key in long
+        }
+        for key in REQUIRED:
+            if key not in item:
+                self.note((*place, key), f"is missing, got nothing. Add {key}:.")
+        shared = {key: values.pop(key) for key in common if key in values}
+        entry = WorkloadEntry(**shared)
+        for fault in entry.faults():
+            self.note((*place, *fault.place), fault.message)
+        right = len(self.problems) == before
+        return replace(entry, model=ModelEntry(**values) if right else None, right=right)
+
     def validate(self, form: Any, value: Any, place: Place) -> Any:
         """Typed form of plain data at a place; None after noting what is wrong."""
         from pydantic import ValidationError
@@ -319,7 +352,7 @@ class _Reader:
         except ValidationError as error:
             for details in error.errors(include_url=False):
                 where = tuple(part for part in details["loc"] if part != "[key]")
-                message, at = _message(details, (*place, *where))
+                message, at = _message(details, (*place, *where), form)
                 self.note(at, message)
             return None
 
@@ -350,13 +383,17 @@ def file_place(data: Any, place: Place) -> Place:
             return ("network",)
         case (*around, "training_loop", "kind"):
             return (*around, "training_loop")
+        case ("workloads", int(), "batch", "sequences"):
+            return (*place[:-1], "global")
+        case ("workloads", int(k), "precision", "compute"):
+            return place if isinstance(data["workloads"][k]["precision"], dict) else place[:-1]
     return place
 
 
 # --- messages ----------------------------------------------------------------------------------
 
 
-def _message(details: ErrorDetails, place: Place) -> tuple[str, Place]:
+def _message(details: ErrorDetails, place: Place, form: Any) -> tuple[str, Place]:
     """What pydantic found, in libra's words, and where."""
     kind, value = details["type"], details["input"]
     key = str(place[-1])
@@ -366,7 +403,7 @@ def _message(details: ErrorDetails, place: Place) -> tuple[str, Place]:
             return error.message, (*place, *error.place)
         return str(error), place
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
-        return unknown_key(key, value, _valid_keys(place[:-1])), place
+        return unknown_key(key, value, _valid_keys(place[:-1], form)), place
     if kind in ("missing", "missing_argument"):
         return f"is missing, got nothing. Add {key}:.", place
     if kind == "enum":
@@ -394,8 +431,8 @@ def _words(details: ErrorDetails) -> list[str]:
     return [word.strip(" '") for part in expected.split(",") for word in part.split(" or ")]
 
 
-def _valid_keys(place: Place) -> list[str]:
-    """Keys of the mapping at a place of the long form."""
+def _valid_keys(place: Place, form: Any) -> list[str]:
+    """Keys of the mapping at a place of the long form, which has a type."""
     match place:
         case ("prices" | "power" as key, "tiers", _):
             owner: Any = PartPrices if key == "prices" else PartPower
@@ -409,12 +446,12 @@ def _valid_keys(place: Place) -> list[str]:
             owner = ScenariosEntry
         case ("network", int(), "bandwidth_choices", int()):
             owner = Choice
-        case ("workloads", int(), "parallel"):
-            owner = Parallel
         case ("workloads", int(), "pipeline"):
             owner = PipelineEntry
         case ("workloads", int(), "chakra"):
             owner = TraceOptions
+        case ("workloads", int(), "parallel" | "batch" | "precision" | "overlap"):
+            owner = form
         case (*_, "training_loop"):
             owner = TrainingLoop
         case ("collectives", "efficiency", *_):

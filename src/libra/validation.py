@@ -1,0 +1,116 @@
+"""Predicted against measured training steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from libra.cluster import cluster_bandwidth, cluster_network
+from libra.fitting import Residuals, residuals_of
+from libra.network import Dimension, Network, Topology
+from libra.placement import Group
+from libra.timing import build_timing, critical_path
+from libra.training_rows import SkippedRow, TrainingRow, read_training_rows
+from libra.workload.compute import Accelerator
+from libra.workload.roles import MEGATRON_ORDER, place_roles
+from libra.workload.transformer import build_step
+
+__all__ = ["Prediction", "Validation", "predict_row", "validate_rows", "validate_training"]
+
+_ROLES = ("tp", "cp", "pp", "dp", "replicas", "ep", "expert_tp", "expert_replicas")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A row with its predicted time.
+
+    Attributes
+    ----------
+    row : TrainingRow
+    predicted : float
+        Time of a step [s].
+    memory : float
+        Predicted peak memory of an NPU [bytes].
+    flat : float
+        Time at half of the peak [s], a baseline.
+    """
+
+    row: TrainingRow
+    predicted: float
+    memory: float
+    flat: float
+
+    @property
+    def error(self) -> float:
+        """(predicted - measured) / measured."""
+        return self.predicted / self.row.seconds - 1
+
+
+@dataclass(frozen=True)
+class Validation:
+    """All rows of a table.
+
+    Attributes
+    ----------
+    predictions : tuple of Prediction
+    skipped : tuple of SkippedRow
+    """
+
+    predictions: tuple[Prediction, ...]
+    skipped: tuple[SkippedRow, ...]
+
+    def sets(self) -> dict[str, Residuals]:
+        """Residuals by set; ``all`` for all rows."""
+        return _by_set(self.predictions, flat=False)
+
+    def baseline(self) -> dict[str, Residuals]:
+        """Residuals of a flat half of the peak, by set."""
+        return _by_set(self.predictions, flat=True)
+
+
+def _by_set(predictions: Sequence[Prediction], *, flat: bool) -> dict[str, Residuals]:
+    table: dict[str, list[tuple[float, float]]] = {}
+    for p in predictions:
+        pair = (p.flat if flat else p.predicted, p.row.seconds)
+        for key in (p.row.set, "all"):
+            table.setdefault(key, []).append(pair)
+    return {key: residuals_of(*np.array(pairs).T) for key, pairs in table.items()}
+
+
+def predict_row(row: TrainingRow, accelerator: Accelerator | None = None) -> Prediction:
+    """Predicted time of a row's step on its accelerator, or on one with other efficiencies."""
+    chip = accelerator or row.accelerator
+    memory = row.plan.memory
+    if row.gpus > 1:
+        network = cluster_network(row.cluster, row.gpus)
+        bandwidth = cluster_bandwidth(row.cluster, row.gpus)
+        groups = place_roles(network, memory, MEGATRON_ORDER)
+    else:
+        network = Network((Dimension(Topology.SWITCH, 2, "node"),))
+        bandwidth = np.array([1e9])
+        groups = {role: Group(role, (1,), (1,)) for role in _ROLES}
+    step = build_step(row.model, row.plan, chip, groups, network.sizes)
+    timing = build_timing(step.graph, network, row.cluster.collectives)
+    seconds = critical_path(timing, bandwidth).time
+    flops = step.flops("forward", "input_gradient", "weight_gradient")
+    flat = flops / (0.5 * chip.peak[row.plan.precision] * row.gpus)
+    return Prediction(row, seconds, step.memory.total, flat)
+
+
+def validate_rows(rows: Sequence[TrainingRow], skipped: Sequence[SkippedRow] = ()) -> Validation:
+    """Predictions of rows."""
+    return Validation(tuple(predict_row(row) for row in rows), tuple(skipped))
+
+
+def validate_training(path: Path) -> Validation:
+    """Predictions of the rows of a CSV file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or lacks a column.
+    """
+    return validate_rows(*read_training_rows(path))
