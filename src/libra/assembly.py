@@ -74,15 +74,21 @@ class Assembly:
             self.problems.extend(error.problems)
         return None
 
-    def design(self) -> Design | None:
-        """Design, or None after noting what is wrong with the file."""
+    def design(self, given: tuple[Workload, ...] | None = None) -> Design | None:
+        """Design, or None after noting what is wrong with the file.
+
+        Parameters
+        ----------
+        given : tuple of Workload or None
+            Taken instead of those that the file describes, which are not built.
+        """
         file = self.parsed
         network = self.network()
         pricing = self.pricing(network)
         rows = self.constraints(network, pricing)
         limits = self.time_limits()
         self.check_whole(network, pricing, rows, limits)
-        workloads = self.workloads(network)
+        workloads = self.workloads(network) if given is None else given
         if self.problems:
             return None
         assert network is not None

@@ -11,6 +11,8 @@ themselves only: they are short, and a switch lets them pass between the message
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +20,7 @@ from libra.collectives import Collective, CollectiveKind, CollectiveModel, Conte
 from libra.network import Network, Topology
 from libra.workload.graph import StepGraph, add_predecessors
 
-__all__ = ["add_queues", "links_of"]
+__all__ = ["add_queues", "links_of", "queue_users"]
 
 Ints = NDArray[np.int64]
 
@@ -45,8 +47,20 @@ def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> St
         message = collective.kind is CollectiveKind.POINT_TO_POINT
         for link in links_of(collective, network):
             index.setdefault((message, *link), []).append(j)
+    return queue_users(graph, index.values())
+
+
+def queue_users(graph: StepGraph, sharers: Iterable[Sequence[int]]) -> StepGraph:
+    """Graph in which tasks with collectives that share something wait for each other, in order.
+
+    Parameters
+    ----------
+    graph : StepGraph
+    sharers : iterable of sequence of int
+        For each thing that is shared, which of the graph's collectives use it.
+    """
     later, earlier = [], []
-    for users in index.values():
+    for users in sharers:
         tasks = graph.count_task[np.isin(graph.count_index, users)]
         tasks = tasks[np.diff(tasks, prepend=np.int64(-1)) > 0]  # sorted: each once
         if len(tasks) == 0:

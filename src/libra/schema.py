@@ -249,6 +249,18 @@ def read_design_file(
     )
 
 
+def read_part(source: Source, problems: list[Problem], form: Any, value: Any, place: Place) -> Any:
+    """Typed form of plain data at a place of a file; None after noting what is wrong."""
+    return _Reader(source, problems, {}).validate(form, value, place)
+
+
+def read_workload(
+    source: Source, problems: list[Problem], item: Any, place: Place
+) -> WorkloadEntry:
+    """Typed form of an item of ``workloads:`` at a place of a file, as far as it is right."""
+    return _Reader(source, problems, {}).read_entry(item, place)
+
+
 class _Reader:
     """Reads the parts of a file, each for itself."""
 
