@@ -10,11 +10,11 @@ exists on every network, where only the collectives' groups lie elsewhere.
    dimension d that it loads with t_jd bytes, hence tau_j >= sum_d w_jd t_jd / B_d for any weights
    w_j that sum to 1, and T(B) >= c + sum_d a_d / B_d with a_d = sum_j n_j w_jd t_jd. With
    w_jd ~ t_jd it is exact for a single collective.
-
 3. *Path bound.* Several paths together, with all their collectives on the given network, are a
    small graph whose optimum is solved with its certificate, as a design is.
 
-What the objective makes of the first two, by the inequality of Cauchy and Schwarz, under a limit r . B <= b:
+What the objective makes of the first two, by the inequality of Cauchy and Schwarz, under a limit
+r . B <= b:
 
     sum_d a_d / B_d >= (sum_d sqrt(a_d r_d))^2 / b,
     (C0 + p . B) (c + sum_d a_d / B_d) >= (sqrt(C0 c) + sum_d sqrt(p_d a_d))^2,

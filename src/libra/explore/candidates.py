@@ -106,10 +106,21 @@ def _alternatives(
             plain["batch"] = batch | {"micro": chosen["micro"]}
         if chosen["recomputation"] is not None:
             plain["recomputation"] = chosen["recomputation"]
-        for order in orders:
+        for order in _different(orders, degrees):
             keys = {**degrees, "micro": chosen["micro"], "recomputation": chosen["recomputation"]}
             keys["order"] = " ".join(order) if order else None
             yield keys, plain | {"parallel": degrees | ({"order": order} if order else {})}
+
+
+def _different(orders: Sequence[Any], degrees: Mapping[str, Any]) -> list[Any]:
+    """Orders of roles that place the roles with members differently."""
+    seen, found = set(), []
+    for order in orders:
+        used = tuple(role for role in order or () if degrees.get(role, 1) != 1)
+        if used not in seen:
+            seen.add(used)
+            found.append(order)
+    return found
 
 
 def _listed(value: Any, npus: int) -> list[Any]:

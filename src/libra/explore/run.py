@@ -195,7 +195,7 @@ class _computer:  # noqa: N801 (a context manager)
 
     def _cluster(self, address: str) -> Compute:
         try:
-            from dask.distributed import Client, LocalCluster, as_completed
+            from distributed import Client, LocalCluster, as_completed
         except ImportError:
             from libra.errors import InputError
 
@@ -204,12 +204,12 @@ class _computer:  # noqa: N801 (a context manager)
             ) from None
         if address == "local":
             workers = self.jobs if self.jobs > 1 else os.cpu_count() or 1
-            cluster = LocalCluster(
+            cluster = LocalCluster(  # type: ignore[no-untyped-call]
                 n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=40
             )
             self.close.append(cluster.close)
             address = cluster.scheduler_address
-        client = Client(address, timeout="20s")
+        client = Client(address, timeout="20s")  # type: ignore[no-untyped-call]
         self.close.insert(0, client.close)
         packed = _packed(self.explorer)
 
@@ -218,7 +218,7 @@ class _computer:  # noqa: N801 (a context manager)
                 client.submit(compute_part, packed, part, to_beat, pure=False, retries=5): part
                 for part, to_beat in tasks
             }
-            for future in as_completed(list(part_of)):
+            for future in as_completed(list(part_of)):  # type: ignore[no-untyped-call]
                 yield part_of[future], future.result()
 
         return compute
