@@ -370,7 +370,7 @@ def file_place(data: Any, place: Place) -> Place:
 def _message(details: ErrorDetails, place: Place, form: Any) -> tuple[str, Place]:
     """What pydantic found, in libra's words, and where."""
     kind, value = details["type"], details["input"]
-    key = str(place[-1])
+    key = _IN_FILE.get(str(place[-1]), str(place[-1]))
     if kind == "value_error":
         error = details.get("ctx", {}).get("error")
         if isinstance(error, FieldError):
@@ -430,4 +430,8 @@ def _valid_keys(place: Place, form: Any) -> list[str]:
             owner = EfficiencyPoint
         case _:
             owner = _OWNERS[str(place[0])]
-    return [f.name for f in fields(owner)]
+    return [_IN_FILE.get(f.name, f.name) for f in fields(owner)]
+
+
+_IN_FILE = {"sequences": "global"}
+"""Keys of a file whose name in Python is another."""
