@@ -61,6 +61,8 @@ class Software:
     gradient : float
         Of a gradient on the network [bytes].
     overlap : Overlap
+    fused_accumulation : bool
+        See `libra.workload.training_plan.TrainingPlan`.
     about : str
         What it was and where that stands.
     """
@@ -70,25 +72,28 @@ class Software:
     states: StateBytes
     gradient: float
     overlap: Overlap
+    fused_accumulation: bool
     about: str
 
 
 _MEGATRON_2021 = Software(
-    False, True, DEEPSPEED_FP16, 2.0, _NONE,
+    False, True, DEEPSPEED_FP16, 2.0, _NONE, False,
     "Megatron-LM of 2021: no fused attention, 16-bit gradients, nothing overlaps",
 )  # fmt: skip
 _MEGATRON_2022 = replace(
     _MEGATRON_2021,
     overlap=replace(_NONE, tp_gradients=True),
-    about="Megatron-LM of 2022: the backward pass's tensor-parallel collectives overlap",
+    fused_accumulation=True,
+    about="Megatron-LM of 2022: the backward pass's tensor-parallel collectives overlap, gradients "
+    "are summed up by the product that gives them",
 )
 _DEEPSPEED = replace(_MEGATRON_2021, about="Megatron-DeepSpeed: as Megatron-LM of 2021")
 _FSDP = Software(
-    True, False, FP32, 4.0, Overlap(),
+    True, False, FP32, 4.0, Overlap(), False,
     "PyTorch FSDP with FlashAttention, prefetching; 32-bit weights, 16-bit copies",
 )  # fmt: skip
 _MEGATRON_CORE = Software(
-    True, False, MEGATRON_MIXED, 4.0, Overlap(ep=True),
+    True, False, MEGATRON_MIXED, 4.0, Overlap(ep=True), True,
     "Megatron-Core: fused attention, 32-bit gradients, overlapped",
 )  # fmt: skip
 SOFTWARE: Mapping[str, Software] = {
@@ -366,8 +371,14 @@ def _plan(values: Mapping[str, str], software: Software, model: Model) -> Traini
         micro_batches=batch // (dp * micro), zero=zero, states=states,
         chunks=_chunks(model.layers, pp * virtual),
     )  # fmt: skip
-    return TrainingPlan(memory, precision, gradient=gradient, overlap=software.overlap,
-                        bucket=_BUCKET)  # fmt: skip
+    return TrainingPlan(
+        memory,
+        precision,
+        gradient=gradient,
+        overlap=software.overlap,
+        fused_accumulation=software.fused_accumulation,
+        bucket=_BUCKET,
+    )
 
 
 _BUCKET = 100e6
