@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from libra.efficiency import CollectiveKind
 from libra.fitting import Residuals, fit_parameters, residuals_of
 from libra.timing import StepTiming, build_timing, critical_path
 from libra.training_rows import TrainingRow
@@ -98,21 +99,42 @@ def prepare_row(row: TrainingRow) -> PreparedRow:
     )
 
 
-def predict_fitted(prepared: PreparedRow, accelerator: Accelerator, fraction: float) -> float:
-    """Time of a row's step with other efficiencies and a fraction of the bandwidth between nodes.
+@dataclass(frozen=True)
+class BetweenNodes:
+    """Fractions of the bandwidth between nodes, on top of the cluster's own efficiency.
+
+    Attributes
+    ----------
+    collectives, messages : float
+        What collectives, and messages from one stage to the next, reach.
+    """
+
+    collectives: float
+    messages: float
+
+
+def predict_fitted(prepared: PreparedRow, accelerator: Accelerator, between: BetweenNodes) -> float:
+    """Time of a row's step with other efficiencies [s].
 
     Parameters
     ----------
     prepared : PreparedRow
     accelerator : Accelerator
-    fraction : float
+    between : BetweenNodes
         Of what the row's cluster says.
     """
     times = operator_times(prepared.operators, accelerator)
     sums = np.bincount(prepared.owner, times, prepared.basis.shape[1])
     graph = replace(prepared.timing.graph, fixed=prepared.basis @ sums)
-    bandwidth = np.where(prepared.between, fraction, 1.0) * prepared.bandwidth
-    return critical_path(replace(prepared.timing, graph=graph), bandwidth).time
+    bandwidth = np.where(prepared.between, between.collectives, 1.0) * prepared.bandwidth
+    terms, slower = prepared.timing.terms, between.collectives / between.messages
+    coefficient = terms.coefficient.copy()
+    outside = (terms.forms[:, prepared.between] > 0).any(axis=1)
+    for j, collective in enumerate(graph.collectives):
+        if collective.kind is CollectiveKind.POINT_TO_POINT:
+            coefficient[terms.start[j] : terms.start[j + 1], outside] *= slower
+    timing = replace(prepared.timing, graph=graph, terms=replace(terms, coefficient=coefficient))
+    return critical_path(timing, bandwidth).time
 
 
 @dataclass(frozen=True)
@@ -123,14 +145,13 @@ class FittedTraining:
     ----------
     accelerator : Accelerator
         With the efficiencies.
-    fraction : float
-        Of the bandwidth between nodes, on top of the cluster's own efficiency.
+    between : BetweenNodes
     residuals : Residuals
         Of the rows that were fitted.
     """
 
     accelerator: Accelerator
-    fraction: float
+    between: BetweenNodes
     residuals: Residuals
 
 
@@ -140,7 +161,8 @@ _START = {
     "attention_memory": 0.7,
     "elementwise": 0.7,
     "optimizer": 0.7,
-    "between": 0.8,
+    "collectives": 0.8,
+    "messages": 0.8,
 }
 
 
@@ -159,19 +181,24 @@ def fit_training(
         Most steps of the fit.
     """
     measured = np.log([p.row.seconds for p in rows])
+    sets = [p.row.set for p in rows]
+    # Each set of rows counts the same, however many it has.
+    weight = np.array([len(rows) / len(set(sets)) / sets.count(name) for name in sets])
     start = np.array([*(_logit(v) for v in _START.values()), np.log(3.0)])
 
     def deviation(x: Floats) -> Floats:
-        chip, fraction = _described(accelerator, x)
-        predicted = [predict_fitted(p, chip, fraction) for p in rows]
+        chip, between = _described(accelerator, x)
+        predicted = [predict_fitted(p, chip, between) for p in rows]
         # A little pull to the start decides what the rows do not.
-        result: Floats = np.concatenate([np.log(predicted) - measured, 0.01 * (x - start)])
+        result: Floats = np.concatenate(
+            [(np.log(predicted) - measured) * weight, 0.01 * (x - start)]
+        )
         return result
 
     x = _rounded(fit_parameters(deviation, start, rounds=rounds, tolerance=1e-4))
-    chip, fraction = _described(accelerator, x)
-    predicted = [predict_fitted(p, chip, fraction) for p in rows]
-    return FittedTraining(chip, fraction, residuals_of(predicted, np.exp(measured)))
+    chip, between = _described(accelerator, x)
+    predicted = [predict_fitted(p, chip, between) for p in rows]
+    return FittedTraining(chip, between, residuals_of(predicted, np.exp(measured)))
 
 
 def _logit(value: float) -> float:
@@ -184,10 +211,10 @@ def _rounded(x: Floats) -> Floats:
     return np.array([*fractions, np.log(float(f"{np.exp(x[-1]):.3g}"))])
 
 
-def _described(base: Accelerator, x: Floats) -> tuple[Accelerator, float]:
-    """Accelerator and fraction of parameters."""
+def _described(base: Accelerator, x: Floats) -> tuple[Accelerator, BetweenNodes]:
+    """Accelerator and fractions of parameters."""
     fractions = (1 / (1 + np.exp(-x[: len(_START)]))).tolist()
-    matmul, attention, attention_memory, elementwise, optimizer, between = fractions
+    matmul, attention, attention_memory, elementwise, optimizer, collectives, messages = fractions
     kinds = dict(base.efficiency)
     for kind in (OperatorKind.MATMUL, OperatorKind.GROUPED_MATMUL):
         known = kinds[kind]
@@ -197,4 +224,6 @@ def _described(base: Accelerator, x: Floats) -> tuple[Accelerator, float]:
         kinds[kind] = KindEfficiency(memory=elementwise)
     kinds[OperatorKind.OPTIMIZER] = KindEfficiency(memory=optimizer)
     overhead = float(np.exp(x[-1]) * 1e-6)
-    return replace(base, efficiency=kinds, kernel_overhead=overhead), between
+    return replace(base, efficiency=kinds, kernel_overhead=overhead), BetweenNodes(
+        collectives, messages
+    )

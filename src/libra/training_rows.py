@@ -77,17 +77,24 @@ class Software:
 
 
 _MEGATRON_2021 = Software(
-    False, True, DEEPSPEED_FP16, 2.0, _NONE, False,
-    "Megatron-LM of 2021: no fused attention, 16-bit gradients, nothing overlaps",
+    False, True, MEGATRON_MIXED, 4.0, _NONE, False,
+    "Megatron-LM of 2021: no fused attention, 32-bit gradients summed up by a kernel of their own, "
+    "nothing overlaps",
 )  # fmt: skip
 _MEGATRON_2022 = replace(
     _MEGATRON_2021,
     overlap=replace(_NONE, tp_gradients=True),
     fused_accumulation=True,
-    about="Megatron-LM of 2022: the backward pass's tensor-parallel collectives overlap, gradients "
-    "are summed up by the product that gives them",
+    about="Megatron-LM of 2022: no fused attention, 32-bit gradients (18 bytes a parameter, "
+    "Korthikanti et al. 2022, figure 1) summed up by the product that gives them, the backward "
+    "pass's tensor-parallel collectives overlap",
 )
-_DEEPSPEED = replace(_MEGATRON_2021, about="Megatron-DeepSpeed: as Megatron-LM of 2021")
+_DEEPSPEED = replace(
+    _MEGATRON_2021,
+    states=DEEPSPEED_FP16,
+    gradient=2.0,
+    about="Megatron-DeepSpeed: as Megatron-LM of 2021, but 16-bit gradients",
+)
 _FSDP = Software(
     True, False, FP32, 4.0, Overlap(), False,
     "PyTorch FSDP with FlashAttention, prefetching; 32-bit weights, 16-bit copies",
@@ -107,7 +114,7 @@ SOFTWARE: Mapping[str, Software] = {
     "korthikanti-2022-table5": _MEGATRON_2022,
     "vtrain-multi": replace(_DEEPSPEED, about="Megatron-DeepSpeed, not overlapped"),
     "bloom-jz": _DEEPSPEED,
-    "nemo-launcher-a100": replace(_MEGATRON_2022, states=MEGATRON_MIXED),
+    "nemo-launcher-a100": _MEGATRON_2022,
     "llm-foundry": _FSDP,
     "simumax-b200": replace(
         _MEGATRON_CORE, overlap=_NONE, about="Megatron-Core, overlap turned off"
