@@ -296,3 +296,40 @@ def test_an_error_nobody_thought_of_is_no_traceback(folder, capsys, monkeypatch)
 def test_the_interrupt_of_a_user(folder, capsys, monkeypatch):
     monkeypatch.setattr("libra.load.load_design", lambda *_: signal.raise_signal(signal.SIGINT))
     assert call(capsys, "check", "d.yaml") == (130, "", "interrupted\n")
+
+
+def test_sweep_compare_and_price_ranges(folder, capsys):
+    vary = ("--vary", "constraints.total=20..60:20")
+    code, out, _ = call(capsys, "sweep", "d.yaml", *vary, "--json", "--csv", "s.csv")
+    rows = json.loads(out)["rows"]
+    assert code == 0
+    assert [row["value"] for row in rows] == [20, 40, 60]
+    assert all(row["status"] == "optimal" and row["gap"] <= 1e-6 for row in rows)
+    assert len((folder / "s.csv").read_text().splitlines()) == 4
+    code, _, err = call(capsys, "sweep", "d.yaml", "--vary", "constraints.total=a..b:c")
+    assert code == 2
+    assert "a range is LOW..HIGH:STEP" in err
+    code, _, err = call(
+        capsys, "sweep", "d.yaml", "--vary", "constraints=[node <= 1 GB/s, node >= 2 GB/s]"
+    )
+    assert code == 3
+    code, out, _ = call(capsys, "optimize", "d.yaml", "-o", "r.json", "--price-ranges", "1")
+    assert code == 0
+    assert "stays from" in out
+    code, out, _ = call(capsys, "compare", "r.json", "d.yaml", "--json")
+    first, second = json.loads(out)["results"]
+    assert first["step_time_s"] == pytest.approx(second["step_time_s"])
+    assert all(r["low_factor"] == 0 for r in first["price_ranges"])
+    code, out, _ = call(capsys, "compare", "r.json", "d.yaml")
+    assert "(1.000x)" in out
+
+
+def test_frontier_against_power(folder, capsys):
+    code, out, _ = call(
+        capsys, "frontier", "d.yaml", "--against", "power", "--set", "power=default", "--json"
+    )
+    points = json.loads(out)["points"]
+    assert code == 0
+    assert all(p["network_power_w"] <= p["limit"] * (1 + 1e-6) for p in points)
+    assert call(capsys, "frontier", "d.yaml", "--against", "power")[0] == 2
+    assert call(capsys, "frontier", "d.yaml", "--against", "time")[0] == 2

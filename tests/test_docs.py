@@ -1,5 +1,6 @@
 """README and documentation: commands, designs and Python in them run and print what they show."""
 
+import json
 import re
 import shlex
 import shutil
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from chakra_helpers import ALL_REDUCE, collective, compute, stream
 
 import libra
 from libra.presets import example_folder
@@ -26,7 +28,25 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(example_folder(), tmp_path / "my-design")
     shutil.copytree(example_folder() / "workloads", tmp_path / "workloads")
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    (traces / "groups.json").write_text(json.dumps(GROUPS))
+    for npu in range(8):
+        (traces / f"w.{npu}.et").write_bytes(stream(trace_of(npu)))
     return tmp_path
+
+
+GROUPS = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
+
+
+def trace_of(npu):
+    """A forward pass with tensor parallelism, a backward pass, and the gradients' all-reduce."""
+    return [
+        compute(0, 100),
+        collective(1, ALL_REDUCE, 1 << 22, [0], pg_name=str(1 + npu // 4)),
+        compute(2, 60, [1]),
+        collective(3, ALL_REDUCE, 1 << 20, [2]),
+    ]
 
 
 def without_figures_of_the_run(text):
@@ -47,6 +67,16 @@ def test_the_readme_s_example_prints_what_it_shows(tmp_path):
         printed = done.stdout
     expected = "\n".join(shown.splitlines()[len(commands) :])
     assert without_figures_of_the_run(printed) == without_figures_of_the_run(expected)
+
+
+def test_commands_of_the_traces_page_print_what_they_show(folder):
+    page = (ROOT / "docs" / "traces.md").read_text("utf-8")
+    (shown,) = blocks(page, "console")
+    for step in shown.split("$ ")[1:]:
+        command, _, expected = step.partition("\n")
+        arguments = [sys.executable, "-m", *shlex.split(command)]
+        done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=True)
+        assert done.stdout == expected
 
 
 def test_python_of_the_readme_runs(folder, capsys):
@@ -99,8 +129,7 @@ def test_the_documentation_lists_every_command():
     help_text = subprocess.run(
         [sys.executable, "-m", "libra", "--help"], capture_output=True, text=True, check=True
     ).stdout
-    commands = re.findall(
-        r"^\W*(new|check|optimize|evaluate|frontier|presets)\b", help_text, re.MULTILINE
-    )
-    assert sorted(set(commands)) == ["check", "evaluate", "frontier", "new", "optimize", "presets"]
+    names = ["check", "evaluate", "export", "frontier", "import", "new", "optimize", "presets"]
+    commands = re.findall(rf"^\W*({'|'.join(names)})\b", help_text, re.MULTILINE)
+    assert sorted(set(commands)) == names
     assert all(f"libra {command}" in README for command in commands)

@@ -10,7 +10,8 @@ from libra.constraints import LinearConstraint
 from libra.errors import FieldError, InfeasibleError
 from libra.frontier import time_cost_frontier
 from libra.optimize import optimize_design
-from libra.screen import frontier_csv, frontier_table, render
+from libra.screen import render
+from libra.tables import frontier_csv, frontier_table
 from libra.time_limits import parse_time_limit
 from libra.units import MONEY
 
@@ -30,7 +31,7 @@ def test_each_point_is_the_optimum_under_its_cost():
     points = time_cost_frontier(d, 8)
     assert len(points) == 8
     for point in points:
-        row = LinearConstraint("cost", d.bandwidth_prices, "<=", point.network_cost, MONEY)
+        row = LinearConstraint("cost", d.bandwidth_prices, "<=", point.limit, MONEY)
         alone = problem()
         alone = optimize_design(
             type(alone)(alone.network, alone.workloads, alone.prices, (*alone.constraints, row))
@@ -45,7 +46,7 @@ def test_it_falls_and_is_convex_and_ends_at_the_fastest():
     d = problem()
     points = time_cost_frontier(d, 25)
     times = np.array([p.step_time for p in points])
-    costs = np.array([p.network_cost for p in points])
+    costs = np.array([p.limit for p in points])
     assert (np.diff(costs) > 0).all()
     assert (np.diff(times) <= 1e-9).all()
     slopes = np.diff(times) / np.diff(costs)

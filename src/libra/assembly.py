@@ -25,6 +25,8 @@ from libra.errors import FieldError, InputError, Place, Problem, nearest, shown
 from libra.files import read_text
 from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
 from libra.formats.astra_sim_policy import place_text_workload
+from libra.formats.chakra_files import is_chakra, load_traces, refuse_placement
+from libra.formats.chakra_options import TraceOptions
 from libra.model_workload import build_model_workload
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups
@@ -143,16 +145,25 @@ class Assembly:
         prices = some if pricing is None else pricing.price
         power = None if self.parsed.power is None else some if pricing is None else pricing.power
         owner = None if pricing is None else pricing.owner
-        rows = []
+        rows: list[LinearConstraint | None] = []
         for k, text in enumerate(self.parsed.constraints):
             if text is not None and is_time_limit(text):
                 continue
             place: Place = ("constraints", k)
             file, line = self.source.locate(place)
-            read = partial(
-                parse_constraint, text or "", network, prices, file, line, power=power, owner=owner
-            )
-            rows.append(None if text is None else self.attempt(place, read))
+            key = (text, file, line, network, id(pricing))
+            if key not in self.memory:
+                read = partial(
+                    parse_constraint, text or "", network, prices, file, line,
+                    power=power, owner=owner,
+                )  # fmt: skip
+                row = None if text is None else self.attempt(place, read)
+                if row is None:
+                    rows.append(None)
+                    continue
+                # The pricing is kept so that no other can take its place.
+                self.memory[key] = (row, pricing)
+            rows.append(self.memory[key][0])
         return tuple(row for row in rows if row is not None) if None not in rows else None
 
     def time_limits(self) -> tuple[TimeLimit, ...]:
@@ -211,8 +222,29 @@ class Assembly:
         self, entry: WorkloadEntry, network: Network | None, place: Place
     ) -> Workload | None:
         """Workload of an entry, or None after noting what is wrong with it."""
+        if network is None:
+            return self._workload(entry, network, place)
+        file = self.parsed
+        key = (id(entry), network.shape, id(file.collectives), id(file.training_loop), place)
+        if key not in self.memory:
+            # What the key names is kept so that nothing else can take its place.
+            found = self._workload(entry, network, place)
+            if found is None:
+                return None
+            self.memory[key] = (found, entry, file.collectives, file.training_loop)
+        workload: Workload | None = self.memory[key][0]
+        return workload
+
+    def _workload(
+        self, entry: WorkloadEntry, network: Network | None, place: Place
+    ) -> Workload | None:
         if entry.model is not None or entry.trace is None:
             return self.model_workload(entry, network, place)
+        folder = Path(self.source.file).parent
+        if entry.trace is not None and is_chakra(folder / entry.trace):
+            return self.attempt(place, lambda: self.chakra_workload(entry, network, folder))
+        if entry.chakra is not None:
+            self.note((*place, "chakra"), "is for Chakra traces, got a text workload. Remove it.")
         text = self.trace(entry.trace, (*place, "trace")) if entry.trace is not None else None
         if network is None:
             return None
@@ -264,15 +296,38 @@ class Assembly:
         step, groups = self.memory[key]
         weight = 1.0 if entry.weight is None else entry.weight
         name = entry.display_name or ""
-        return Workload(name, step.graph, weight, groups, job.model, step)
+        return Workload(name, step.graph, weight, groups, job.model, step=step)
+
+    def chakra_workload(
+        self, entry: WorkloadEntry, network: Network | None, folder: Path
+    ) -> Workload | None:
+        """Workload of Chakra traces; None where what they need is wrong already."""
+        refuse_placement(
+            {
+                "parallel": entry.parallel,
+                "groups": entry.groups,
+                "training_loop": entry.training_loop,
+                "pipeline": entry.pipeline,
+            }
+        )
+        if network is None or not entry.right:
+            return None
+        assert entry.trace is not None
+        options = entry.chakra or TraceOptions()
+        key = ("chakra", entry.trace, options, network.shape, network.names)
+        if key not in self.memory:
+            self.memory[key] = load_traces(entry.trace, folder, network, options)
+        placed = self.memory[key]
+        graph: StepGraph = placed.graph
+        if entry.compute_speed is not None:
+            graph = replace(graph, fixed=graph.fixed / entry.compute_speed)
+        weight = 1.0 if entry.weight is None else entry.weight
+        name = entry.display_name or ""
+        return Workload(name, graph, weight, {}, entry.trace, placed.npu_places)
 
     def trace(self, name: str, place: Place) -> TextWorkload | None:
         """Text workload of a file, or None after noting what is wrong with it."""
         path = Path(self.source.file).parent / name
-        if path.suffix in (".et", ".json"):
-            what = "this version does not read Chakra traces yet"
-            self.note(place, f"{what}, got {shown(name)}. Give an ASTRA-sim 1.0 text file.")
-            return None
         if path not in self.memory:
             text = self.attempt(place, lambda: read_text(path, MAX_BYTES))
             self.memory[path] = (

@@ -11,18 +11,22 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
-from libra.errors import InfeasibleError, InputError, LibraError
+from libra.cli_options import AsJson, Debug, DesignFile, Settings
+from libra.cli_traces import add_trace_commands
+from libra.errors import FieldError, InfeasibleError, InputError, LibraError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from libra.design import Design
     from libra.result import Result
+    from libra.yaml_source import Override
 
 app = typer.Typer(
     help="Find the network bandwidths that make AI training fast or cheap, with proof.",
@@ -35,14 +39,8 @@ app = typer.Typer(
 # What the parser raises for unknown options, missing arguments and the like.
 _USAGE_ERRORS = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
 
-DesignFile = Annotated[Path, typer.Argument(metavar="DESIGN", help="The design file (YAML).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write the result, design inside, as JSON.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Override a value of the design file."),
 ]
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Simulate the steps chunk by chunk, as a second opinion.")
@@ -52,7 +50,6 @@ Timeline = Annotated[
     typer.Option(metavar="FILE.csv", help="Write when each task (and simulated chunk) runs."),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no messages.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -109,6 +106,13 @@ def optimize(
     settings: Settings = None,
     simulate: Simulate = False,
     timeline: Timeline = None,
+    price_ranges: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Show how far prices may move while the answer stays within so much of the best.",
+        ),
+    ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -118,6 +122,10 @@ def optimize(
         from libra.optimize import optimize_design
 
         result = optimize_design(_load(design, settings))
+        if price_ranges is not None:
+            from libra.price_range import price_ranges as find_ranges
+
+            result = replace(result, price_ranges=find_ranges(result, price_ranges / 100))
         _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline)
 
     _run(work, as_json=as_json, debug=debug)
@@ -153,7 +161,8 @@ def evaluate(
 @app.command()
 def frontier(
     design: DesignFile,
-    points: Annotated[int, typer.Option(help="How many costs, evenly spaced.")] = 20,
+    points: Annotated[int, typer.Option(help="How many limits, evenly spaced.")] = 20,
+    against: Annotated[str, typer.Option(metavar="cost|power", help="What is limited.")] = "cost",
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the points as CSV, too.")
     ] = None,
@@ -161,14 +170,17 @@ def frontier(
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """The least step time at each cost of the network, each point with its proof."""
+    """The least step time at each cost (or power) of the network, each point with its proof."""
 
     def work() -> None:
-        from libra.frontier import time_cost_frontier
-        from libra.screen import frontier_csv, frontier_table, print_to
+        from libra.frontier import Against, time_frontier
+        from libra.screen import print_to
+        from libra.tables import frontier_csv, frontier_table
 
+        if against not in list(Against):
+            raise InputError(f"--against: cost or power, got {against!r}. Write one of them.")
         loaded = _load(design, settings)
-        found = time_cost_frontier(loaded, points)
+        found = time_frontier(loaded, points, Against(against))
         if csv is not None:
             from libra.files import write_whole
 
@@ -183,6 +195,74 @@ def frontier(
             )
         else:
             print_to(_console(), frontier_table(loaded.network.names, found))
+
+    _run(work, as_json=as_json, debug=debug)
+
+
+@app.command()
+def sweep(
+    design: DesignFile,
+    vary: Annotated[
+        list[str],
+        typer.Option(
+            metavar="PATH=LOW..HIGH:STEP",
+            help="What varies: a range (LOW..HIGH:xFACTOR multiplies) or a list a,b,c; several "
+            "make a grid.",
+        ),
+    ],
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the rows as CSV, too.")
+    ] = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Optimise for each value of a setting, or of several; one row a solve."""
+
+    def work() -> None:
+        from libra.load import DesignReader
+        from libra.screen import print_to
+        from libra.sweep import parse_axis, sweep_design
+        from libra.tables import sweep_csv, sweep_table
+
+        axes = [parse_axis(text) for text in vary]
+        reader = DesignReader(design, _overrides(settings))
+        rows = list(sweep_design(reader, axes))
+        if csv is not None:
+            from libra.files import write_whole
+
+            write_whole(csv, sweep_csv(axes, rows))
+        if as_json:
+            _print_json({"vary": [a.path for a in axes], "rows": [row.to_dict() for row in rows]})
+        else:
+            print_to(_console(), sweep_table(axes, rows))
+        if all(row.result is None for row in rows):
+            raise InfeasibleError(rows[0].message, [])
+
+    _run(work, as_json=as_json, debug=debug)
+
+
+@app.command()
+def compare(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="A B …", help="Designs (YAML) or results (JSON).")
+    ],
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Designs (optimised) or results side by side, the first one as the measure."""
+
+    def work() -> None:
+        from libra.compare import compare_files
+        from libra.screen import print_to
+        from libra.tables import compare_table
+
+        found = compare_files(files, _overrides(settings))
+        if as_json:
+            _print_json({"results": [{"name": c.name} | c.data for c in found]})
+        else:
+            print_to(_console(), compare_table(found))
 
     _run(work, as_json=as_json, debug=debug)
 
@@ -204,6 +284,11 @@ def presets(
 
 def _load(path: Path, settings: Sequence[str] | None) -> Design:
     from libra.load import load_design
+
+    return load_design(path, _overrides(settings))
+
+
+def _overrides(settings: Sequence[str] | None) -> list[Override]:
     from libra.yaml_source import Override
 
     overrides = []
@@ -214,7 +299,7 @@ def _load(path: Path, settings: Sequence[str] | None) -> Design:
                 f"--set: needs PATH=VALUE, got {text!r}. Write e.g. objective=time-cost."
             )
         overrides.append(Override(key.strip(), value.strip()))
-    return load_design(path, overrides)
+    return overrides
 
 
 def _bandwidths(text: str) -> list[float]:
@@ -288,33 +373,11 @@ def _report(
 
 
 def _new(directory: Path, example: str) -> None:
-    from libra.errors import nearest
-    from libra.files import write_whole
-    from libra.presets import example_folder
+    from libra.starters import copy_example
 
-    folder = example_folder()
-    names = sorted(p.stem for p in folder.glob("*.yaml"))
-    if example not in names:
-        raise InputError(f"--example: unknown example, got {example!r}. {nearest(example, names)}")
-    source = folder / f"{example}.yaml"
-    text = source.read_text("utf-8")
-    traces = [
-        line.split("trace:")[1].split("#")[0].strip(" }")
-        for line in text.splitlines()
-        if "trace:" in line.split("#")[0]
-    ]
-    targets = {source: directory / source.name}
-    targets |= {folder / t: directory / t for t in traces}
-    existing = [str(t) for t in targets.values() if t.exists()]
-    if existing:
-        raise InputError(
-            f"{existing[0]}: is there already, got {len(existing)} such files. "
-            "Choose another folder; nothing was written."
-        )
-    for origin, target in targets.items():
-        write_whole(target, origin.read_text("utf-8"), make_folder=True)
-        print(target)
-    print(f"Next: libra optimize {directory / source.name}", file=sys.stderr)
+    for path in copy_example(directory, example):
+        print(path)
+    print(f"Next: libra optimize {directory / (example + '.yaml')}", file=sys.stderr)
 
 
 def _presets(kind: str, as_json: bool) -> None:
@@ -347,9 +410,11 @@ def _run(work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         _fail(StopError("interrupted"), as_json)
-    except LibraError as error:
+    except (LibraError, FieldError) as error:
         if debug:
             raise
+        if isinstance(error, FieldError):
+            error = InputError(f"{error.field_name}: {error.message}")
         _fail(error, as_json)
     except BrokenPipeError:
         _drop_stdout()
@@ -394,6 +459,9 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
         _print_json(data)
     print(error, file=sys.stderr)
     raise typer.Exit(error.exit_status)
+
+
+add_trace_commands(app, _run, _load, _bandwidths)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

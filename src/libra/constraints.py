@@ -191,8 +191,11 @@ def parse_constraint(
 def bound_constraints(network: Network, owner: Ints | None = None) -> tuple[LinearConstraint, ...]:
     """Rows of the least and largest bandwidths that the dimensions carry."""
     rows = []
+    columns = np.arange(len(network.dimensions)) if owner is None else owner
     for d, (name, dimension) in enumerate(zip(network.names, network.dimensions, strict=True)):
-        unit = constraint_names(network, owner)[f"dim{d + 1}"]
+        if dimension.min_bandwidth is dimension.max_bandwidth is None:
+            continue
+        unit = (columns == d).astype(np.float64)
         for relation, value in (
             (">=", dimension.min_bandwidth),
             ("<=", dimension.max_bandwidth),

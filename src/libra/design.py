@@ -95,6 +95,8 @@ class Workload:
         Where it was read from.
     step : TransformerStep or None
         What the graph was made of, where that is a model.
+    npu_places : ndarray of int, shape (npus,), or None
+        Which of the graph's places each NPU is, where that is known.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Workload:
     groups: Mapping[str, Group] = field(default_factory=dict)
     source: str = ""
     step: TransformerStep | None = None
+    npu_places: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from libra.breakdown import Gain
 from libra.collectives import Contention
-from libra.design import Objective
+from libra.design import Objective, Robustness
 from libra.result import Result
 from libra.shadow import ShadowPrice
 from libra.units import GB_PER_S, format_money, format_time
@@ -64,7 +64,7 @@ def _idle(result: Result) -> list[str]:
 def _gain(gain: Gain, result: Result) -> str:
     """What more bandwidth in a dimension saves; empty if next to nothing."""
     share = gain.saved / result.step_time if result.step_time else 0.0
-    if share < 1e-7:
+    if share < 5e-6:
         return ""
     return f"{gain.more / GB_PER_S:g} more GB/s in {gain.dimension} saves {share:.3%} of the step."
 
@@ -75,7 +75,7 @@ def _whole_parts(result: Result) -> list[str]:
     if best is None or not best > 0:
         return []
     return [
-        f"Whole lanes and parts make {_GOALS[result.design.objective][0]} {value / best - 1:.3%} "
+        f"Whole lanes and parts make {_goal(result)[0]} {value / best - 1:.3%} "
         "larger than bandwidths that could be split at will."
     ]
 
@@ -100,6 +100,34 @@ _GOALS = {
     Objective.COST: ("the network's cost", "cheaper"),
     Objective.WORST_TIME: ("the largest slowdown", "better for the slowest workload"),
 }
+_ROBUST = {
+    Robustness.EXPECTED: (
+        "the expected step time",
+        "faster on average",
+        "A step is expected to take",
+    ),
+    Robustness.WORST: ("the worst step time", "faster at worst", "The worst step takes"),
+    Robustness.REGRET: (
+        "the largest regret",
+        "closer to the best at worst",
+        "No scenario takes more than",
+    ),
+}
+
+
+def _goal(result: Result) -> tuple[str, str]:
+    """What a result makes small, and what no other bandwidths are."""
+    if result.scenarios and result.design.objective is Objective.TIME:
+        return _ROBUST[result.design.robustness][:2]
+    return _GOALS[result.design.objective]
+
+
+def _robust_value(result: Result) -> str:
+    if result.design.robustness is Robustness.REGRET:
+        return f"{result.objective_value:.6g} times the least it could"
+    return format_time(result.objective_value)
+
+
 _STEPS = {
     "GB/s": (1.0, "1 GB/s"),
     "USD": (1e6, "1 million USD"),
@@ -117,7 +145,7 @@ def _worth(price: ShadowPrice, result: Result) -> str:
     if abs(relative) < 1e-7:
         return ""
     verb = "lowers" if relative < 0 else "raises"
-    what = _GOALS[result.design.objective][0]
+    what = _goal(result)[0]
     return (
         f"{name} more on the right of '{price.constraint}' {verb} {what} by "
         f"{abs(relative):.2g} of it ({abs(relative):.4%})."
@@ -142,5 +170,7 @@ def answer_sentence(result: Result) -> str:
         slowest = f"{result.objective_value:.6g} times its own best"
         answer = f"The slowest workload takes {slowest}"
     margin = "" if result.gap < 1e-12 else f" by more than {result.gap:.1e} of it"
-    goal = _GOALS[objective][1]
+    goal = _goal(result)[1]
+    if result.scenarios and objective is Objective.TIME:
+        answer = f"{_ROBUST[result.design.robustness][2]} {_robust_value(result)}"
     return f"{answer}. Proven: under these constraints no bandwidths are {goal}{margin}."

@@ -220,6 +220,8 @@ def check_bounded(
     """
     used, width = program.used, program.columns
     open_ended = used & np.isinf(program.rows.largest) & (price <= 0)
+    if not open_ended.any():
+        return
     matrix, _ = _scaled(program.rows)
     free = []
     for k in np.flatnonzero(open_ended):

@@ -96,7 +96,7 @@ class DesignReader:
         problems: list[Problem] = list(source.problems)
         design = None
         if isinstance(source.data, dict):
-            parsed = read_design_file(source, problems)
+            parsed = read_design_file(source, problems, self._memory)
             assembly = Assembly(source, problems, parsed, self._memory)
             design = assembly.design()
             entry = parsed.scenarios
@@ -127,10 +127,14 @@ class DesignReader:
 
 
 def _copied(source: Source, overrides: Sequence[Override]) -> Source:
-    """Copy of a source, with overrides applied."""
+    """Copy of a source, with overrides applied; what they leave alone stays the same object."""
+    data = source.data
+    if isinstance(data, dict):
+        touched = {override.path.split(".")[0] for override in overrides}
+        data = {k: copy.deepcopy(v) if k in touched else v for k, v in data.items()}
     result = replace(
         source,
-        data=copy.deepcopy(source.data),
+        data=copy.deepcopy(data) if not isinstance(data, dict) else data,
         lines=dict(source.lines),
         overridden=dict(source.overridden),
         problems=list(source.problems),

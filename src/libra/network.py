@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar
 
 from libra.choices import MOST_CHOICES, Choice, check_choices, lane_choices, switch_tiers
@@ -284,6 +284,7 @@ class Network:
 _BLOCK = re.compile(r"([A-Za-z]+)\((-?\d{1,15})\)", re.ASCII)
 
 
+@lru_cache(maxsize=1000)
 def parse_shape(shape: str) -> tuple[tuple[Topology, int], ...]:
     """Blocks of a shape, innermost first.
 

@@ -14,8 +14,8 @@ from libra.discrete import reach
 from libra.feasibility import check_bounded
 from libra.parts import build_parts
 from libra.product import minimise_product
-from libra.program import Goal, build_program
-from libra.search import Optimum, Search
+from libra.program import Cut, Goal, build_program
+from libra.search import Optimum, Search, cut_key
 from libra.timing import StepTiming
 
 __all__ = ["PROMISE", "Targets", "minimise_objective", "search_design"]
@@ -61,14 +61,18 @@ def search_design(
     targets: Targets,
     timings: Sequence[StepTiming],
     rows: Sequence[LinearConstraint],
-    rounds: int = 0,
+    cuts: Sequence[Cut] = (),
+    scale: Floats | None = None,
 ) -> Search:
-    """Search for a design's optimum under given rows."""
+    """Search for a design's optimum under given rows, from cuts and a point of an earlier one."""
     weights = np.array([share * w.weight for share, case in design.cases for w in case.workloads])
     pricing = design.mean_pricing
     program = build_program(timings, weights, rows, pricing.owner)
     parts = build_parts(pricing, rows, program.rows)
-    return Search(program, limits=targets.limits, parts=parts, rounds=rounds)
+    start = np.zeros(0) if scale is None else scale
+    search = Search(program, list(cuts), limits=targets.limits, parts=parts, scale=start)
+    search.known.update(cut_key(cut) for cut in cuts)
+    return search
 
 
 def minimise_objective(design: Design, search: Search, targets: Targets) -> Optimum:

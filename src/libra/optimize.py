@@ -195,12 +195,15 @@ def _solve(
     """
     known = memory.recall(design, schedules)
     promise, rows = PROMISE[design.objective], design.all_rows
-    search = _warm(search_design(design, targets, known.timings, rows), known)
+    scale = known.scale[0] if known.scale else None
+    search = search_design(design, targets, known.timings, rows, known.cuts, scale)
     optimum = minimise_objective(design, search, targets)
     if optimum.gap > promise:
         _explain_failure(design, targets, search, rows)
         rows = implied_equalities(rows, search.program.columns)
-        search = search_design(design, targets, known.timings, rows, search.rounds)
+        rounds = search.rounds
+        search = search_design(design, targets, known.timings, rows)
+        search.rounds = rounds
         optimum = minimise_objective(design, search, targets)
     if optimum.gap > promise:
         raise SolverError(
@@ -210,15 +213,6 @@ def _solve(
     known.cuts[:] = search.cuts[-_MOST_CUTS:]
     known.scale[:] = [safe_scale(optimum.bandwidth)]
     return _Answer(optimum, search, schedules or ())
-
-
-def _warm(search: Search, known: _Known) -> Search:
-    """Search that begins with the cuts and the point of an earlier one."""
-    for cut in known.cuts:
-        search.add_cut(cut)
-    if known.scale and len(known.scale[0]) == search.program.columns:
-        search.scale = known.scale[0]
-    return search
 
 
 def _explain_failure(

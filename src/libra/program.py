@@ -62,7 +62,9 @@ class Rows:
             with np.errstate(invalid="ignore", divide="ignore"):
                 room = bound + np.where(matrix < 0, -matrix * limit, 0.0).sum(axis=1)
                 each = np.where(matrix > 0, np.maximum(room, 0)[:, None] / matrix, np.inf)
-            limit = np.minimum(limit, each.min(axis=0, initial=np.inf))
+            before, limit = limit, np.minimum(limit, each.min(axis=0, initial=np.inf))
+            if np.array_equal(before, limit):
+                break
         return limit
 
 

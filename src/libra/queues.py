@@ -47,9 +47,8 @@ def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> St
             index.setdefault((message, *link), []).append(j)
     later, earlier = [], []
     for users in index.values():
-        used = np.zeros(graph.tasks, dtype=np.bool_)
-        used[graph.count_task[np.isin(graph.count_index, users)]] = True
-        tasks = np.flatnonzero(used)
+        tasks = graph.count_task[np.isin(graph.count_index, users)]
+        tasks = tasks[np.diff(tasks, prepend=np.int64(-1)) > 0]  # sorted: each once
         if len(tasks) == 0:
             continue
         if graph.places is not None:

@@ -22,6 +22,7 @@ from libra.units import GB_PER_S
 if TYPE_CHECKING:
     import polars
 
+    from libra.price_range import PriceRange
     from libra.simulate import Simulation
 
 __all__ = [
@@ -87,6 +88,8 @@ class Result:
         What the bandwidths achieve in each scenario; empty: the design has none.
     simulations : tuple of Simulation or None
         Of each workload's step, where it was asked for, see `libra.evaluate.simulate_result`.
+    price_ranges : tuple of PriceRange or None
+        How far prices may move, where it was asked for, see `libra.price_range`.
     """
 
     status: str
@@ -108,6 +111,7 @@ class Result:
     slowdowns: tuple[float, ...] | None = None
     scenarios: tuple[ScenarioResult, ...] = ()
     simulations: tuple[Simulation, ...] | None = None
+    price_ranges: tuple[PriceRange, ...] | None = None
 
     @property
     def bound_time(self) -> float | None:
@@ -195,6 +199,9 @@ class Result:
             ],
             "gains": [gain.to_dict() for gain in self.gains],
             "scenarios": [s.to_dict() for s in self.scenarios],
+            "price_ranges": None
+            if self.price_ranges is None
+            else [r.to_dict() for r in self.price_ranges],
             "bill_of_materials": [item.to_dict() for item in self.bill],
             "solver": None
             if solver is None

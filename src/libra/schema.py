@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from libra.choices import Choice
@@ -20,6 +19,8 @@ from libra.collectives import CollectiveModel, EfficiencyPoint
 from libra.cost import Energy, PartPower, PartPrices, PowerList, PriceList
 from libra.design import Objective, check_weight
 from libra.errors import FieldError, Place, Problem, nearest, shown
+from libra.formats.chakra_files import trace_name
+from libra.formats.chakra_options import TraceOptions
 from libra.long_form import (
     Note,
     expand_baseline,
@@ -111,6 +112,7 @@ class WorkloadEntry:
     weight: float | None = None
     training_loop: TrainingLoop | None = None
     pipeline: PipelineEntry | None = None
+    chakra: TraceOptions | None = None
     compute_speed: float | None = None
     model: ModelEntry | None = None
     right: bool = True
@@ -141,10 +143,9 @@ class WorkloadEntry:
     @property
     def display_name(self) -> str | None:
         """Its name, else that of its file; None if neither is known."""
-        if self.name or self.model is None:
-            return self.name or (PurePath(self.trace).stem if self.trace else None)
-        path = PurePath(self.model.model)
-        return path.parent.name or path.stem if path.suffix == ".json" else self.model.model
+        if self.name is None and self.model is not None:
+            return self.model.display_name
+        return self.name or (trace_name(self.trace) if self.trace else None)
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,7 @@ _ENTRY_FORMS: Mapping[str, Any] = {
     "weight": float,
     "training_loop": TrainingLoop,
     "pipeline": PipelineEntry,
+    "chakra": TraceOptions,
     "compute_speed": float,
 }
 
@@ -212,7 +214,9 @@ _OWNERS: Mapping[str, Any] = {
 }
 
 
-def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
+def read_design_file(
+    source: Source, problems: list[Problem], memory: dict[Any, Any] | None = None
+) -> DesignFile:
     """Typed form of a design file, as far as it is right; notes what is wrong.
 
     Parameters
@@ -221,8 +225,10 @@ def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
         The file's plain data, a mapping.
     problems : list of Problem
         Gets what is wrong.
+    memory : dict or None
+        Parts that were read before: those that are the same objects still are not read again.
     """
-    reader = _Reader(source, problems)
+    reader = _Reader(source, problems, {} if memory is None else memory)
     data = source.data
     reader.refuse_unknown(data, _FORMS, ())
     workloads = reader.read("workloads") or []
@@ -244,8 +250,8 @@ def read_design_file(source: Source, problems: list[Problem]) -> DesignFile:
 class _Reader:
     """Reads the parts of a file, each for itself."""
 
-    def __init__(self, source: Source, problems: list[Problem]) -> None:
-        self.source, self.problems = source, problems
+    def __init__(self, source: Source, problems: list[Problem], memory: dict[Any, Any]) -> None:
+        self.source, self.problems, self.memory = source, problems, memory
 
     def note(self, place: Place, message: str) -> None:
         """Note what is wrong at a place of the long form."""
@@ -260,6 +266,20 @@ class _Reader:
 
     def read(self, key: str, expand: Expand | None = None) -> Any:
         """Typed form of a top-level key; None if it is missing or wrong."""
+        return self.remembered((key,), self.source.data.get(key), lambda: self._read(key, expand))
+
+    def remembered(self, place: Place, value: Any, read: Callable[[], Any]) -> Any:
+        """Typed form of a value: as it was read before, if it is the same object and was right."""
+        old = self.memory.get(place)
+        if old is not None and old[0] is value:
+            return old[1]
+        before = len(self.problems)
+        found = read()
+        if len(self.problems) == before:
+            self.memory[place] = (value, found)
+        return found
+
+    def _read(self, key: str, expand: Expand | None) -> Any:
         if key not in self.source.data and key in _OPTIONAL:
             return None
         if key not in self.source.data and key not in _DEFAULTS:
@@ -275,6 +295,10 @@ class _Reader:
 
     def read_entry(self, item: Any, place: Place) -> WorkloadEntry:
         """Typed form of an item of ``workloads:``, as far as it is right."""
+        entry: WorkloadEntry = self.remembered(place, item, lambda: self._read_entry(item, place))
+        return entry
+
+    def _read_entry(self, item: Any, place: Place) -> WorkloadEntry:
         before = len(self.problems)
         if not isinstance(item, dict):
             self.note(place, f"must be a mapping, got {shown(item)}. Write e.g. '- trace: w.txt'.")
@@ -424,6 +448,8 @@ def _valid_keys(place: Place, form: Any) -> list[str]:
             owner = PipelineEntry
         case ("workloads", int(), "parallel" | "batch" | "precision" | "overlap"):
             owner = form
+        case ("workloads", int(), "chakra"):
+            owner = TraceOptions
         case (*_, "training_loop"):
             owner = TrainingLoop
         case ("collectives", "efficiency", *_):

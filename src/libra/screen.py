@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from libra.result import Result, Solver
 from libra.units import GB_PER_S, format_bytes, format_money, format_power, format_time
 
 if TYPE_CHECKING:
-    from libra.frontier import FrontierPoint
+    from libra.price_range import PriceRange
 
 __all__ = ["render", "result_table"]
 
@@ -53,7 +52,8 @@ def new_table(columns: Sequence[tuple[str, str]], title: str = "") -> Table:
         title_style="bold",
     )
     for heading, side in columns:
-        table.add_column(heading, justify="right" if side == "right" else "left")
+        right = side == "right"
+        table.add_column(heading, justify="right" if right else "left", no_wrap=right)
     return table
 
 
@@ -75,6 +75,10 @@ def result_table(result: Result) -> RenderableType:
         parts.append(_constraint_table(result))
     if design.discrete:
         parts.append(_bill_table(result))
+    if result.scenarios:
+        parts.append(_scenario_table(result))
+    if result.price_ranges is not None:
+        parts.append(_price_table(result.price_ranges))
     parts.append(Text("What limits it", style="bold"))
     parts += [Text(f"  {line}") for line in explain_result(result)]
     parts += [Text(f"Warning: {line}", style="yellow") for line in design.warnings]
@@ -250,6 +254,44 @@ def _bill_table(result: Result) -> Table:
     return table
 
 
+_MOST_SCENARIOS = 20
+
+
+def _scenario_table(result: Result) -> Table:
+    """What the bandwidths achieve in each scenario, the worst regret first."""
+    columns = [("Scenario", "left"), ("Share", "right"), ("Step time", "right")]
+    columns += [("Best alone", "right"), ("Regret", "right"), ("Regret of nominal design", "right")]
+    table = new_table(columns)
+    ordered = sorted(result.scenarios, key=lambda s: -s.regret)
+    for s in ordered[:_MOST_SCENARIOS]:
+        table.add_row(
+            escape(s.name),
+            f"{s.share:.1%}",
+            format_time(s.step_time),
+            format_time(s.best),
+            f"{max(s.regret - 1, 0):.3%}",
+            f"{max(s.nominal_regret - 1, 0):.3%}",
+        )
+    if len(ordered) > _MOST_SCENARIOS:
+        table.add_row(f"… {len(ordered) - _MOST_SCENARIOS} more")
+    return table
+
+
+def _price_table(ranges: Sequence[PriceRange]) -> Table:
+    """How far each price may move."""
+    columns = [("Price", "left"), ("", "right"), ("stays from", "right"), ("to", "right")]
+    table = new_table(columns)
+    for r in ranges:
+        unit, scale = ("USD", 1.0) if r.part == "npu" else ("USD/(GB/s)", 1e9)
+        ends = [
+            "0" if factor == 0 else "any" if factor == float("inf") else
+            f"{r.price * factor * scale:,.4g} ({factor:.2f}x)"
+            for factor in (r.low, r.high)
+        ]  # fmt: skip
+        table.add_row(escape(r.part), f"{r.price * scale:,.4g} {unit}", *ends)
+    return table
+
+
 def _without_rounding(slack: float) -> float:
     """Slack in GB/s or USD; what is far below a byte per second or a cent is 0."""
     return 0.0 if abs(slack) < 1e-9 else slack
@@ -332,30 +374,3 @@ def _model_lines(workload: dict[str, Any]) -> RenderableType:
 def _rows(value: object) -> list[dict[str, object]]:
     assert isinstance(value, list)
     return value
-
-
-def frontier_table(names: Sequence[str], points: Sequence[FrontierPoint]) -> RenderableType:
-    """Table of a time-cost frontier."""
-    columns = [("Network cost", "right"), ("Step time", "right"), ("Gap", "right")]
-    columns += [(escape(name), "right") for name in names]
-    table = new_table(columns, title="Least step time at each cost; bandwidths in GB/s")
-    for point in points:
-        table.add_row(
-            format_money(point.network_cost),
-            format_time(point.step_time),
-            f"{point.gap:.0e}",
-            *(f"{b / GB_PER_S:,.4g}" for b in point.bandwidth),
-        )
-    return table
-
-
-def frontier_csv(names: Sequence[str], points: Sequence[FrontierPoint]) -> str:
-    """A time-cost frontier as CSV, one row a point."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(
-        ["network_cost_usd", "step_time_s", "bound_s", *(f"{name}_GBps" for name in names)]
-    )
-    for p in points:
-        writer.writerow([p.network_cost, p.step_time, p.bound, *(p.bandwidth / GB_PER_S).tolist()])
-    return buffer.getvalue()

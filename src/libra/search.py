@@ -33,21 +33,40 @@ _LIMIT_MARGIN = 2e-9
 
 @dataclass
 class Search:
-    """State of one optimisation: the pool of cuts, which holds for any constraint and objective."""
+    """State of one optimisation.
+
+    Attributes
+    ----------
+    program : Program
+    cuts : list of Cut
+        The pool, which holds for any constraint and objective; at least one a workload.
+    known : set
+        What tells the cuts apart.
+    limits : ndarray, shape (workloads,)
+        Largest step times [s].
+    parts : Parts or None
+        Whole parts, where bandwidths come in them.
+    scale : ndarray, shape (columns,)
+        Bandwidths near the optimum, as far as it is known [bytes/s].
+    rounds : int
+        Master problems solved.
+    """
 
     program: Program
     cuts: list[Cut] = field(default_factory=list)
     known: set[tuple[int, float, bytes]] = field(default_factory=set)
     limits: Floats = field(default_factory=lambda: np.zeros(0))
     parts: Parts | None = None
-    scale: Floats = field(init=False)
+    scale: Floats = field(default_factory=lambda: np.zeros(0))
     rounds: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.limits):
             self.limits = np.full(len(self.program.weights), np.inf)
-        self.scale = first_guess(self.program)
-        self.step_times(self.scale)
+        if len(self.scale) != self.program.columns:
+            self.scale = first_guess(self.program)
+        if not self.cuts:
+            self.step_times(self.scale)
 
     def step_times(self, bandwidth: Floats) -> tuple[Floats, bool]:
         """Step time of each workload [s] at given columns, and whether a new cut was found."""
@@ -60,12 +79,17 @@ class Search:
 
     def add_cut(self, cut: Cut) -> bool:
         """Add a cut to the pool; whether it is new."""
-        key = (cut.workload, cut.fixed, cut.counts.tobytes())
+        key = cut_key(cut)
         if key in self.known:
             return False
         self.known.add(key)
         self.cuts.append(cut)
         return True
+
+
+def cut_key(cut: Cut) -> tuple[int, float, bytes]:
+    """What tells a cut from others."""
+    return cut.workload, cut.fixed, cut.counts.tobytes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +121,9 @@ def first_guess(program: Program) -> Floats:
             (size > 0) & (rows.bound != 0)[:, None], np.abs(rows.bound)[:, None] / size, np.inf
         )
     guess = each.min(axis=0, initial=np.inf)
-    known = guess[np.isfinite(guess)]
-    guess[~np.isfinite(guess)] = np.median(known) if len(known) else 1e11
+    open_ = ~np.isfinite(guess)
+    if open_.any():
+        guess[open_] = np.median(guess[~open_]) if not open_.all() else 1e11
     result: Floats = guess / program.columns
     return result
 

@@ -190,4 +190,6 @@ SIZE_CONVENTION: Mapping[CollectiveKind, str] = {
     CollectiveKind.REDUCE_SCATTER: "the whole buffer before scattering",
     CollectiveKind.ALL_GATHER: "the whole buffer after gathering (the text file has the shard)",
     CollectiveKind.ALL_TO_ALL: "the whole buffer",
+    CollectiveKind.BROADCAST: "the whole buffer",
+    CollectiveKind.POINT_TO_POINT: "the message",
 }

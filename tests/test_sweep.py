@@ -1,0 +1,185 @@
+"""Sweeps, comparisons and price ranges: each row as if solved alone, and what is refused."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import GB, design, network, random_graph
+from numpy.random import default_rng
+
+from libra.compare import compare_files
+from libra.errors import InputError
+from libra.load import DesignReader, load_design
+from libra.optimize import Memory, optimize_design
+from libra.presets import example_folder
+from libra.price_range import price_ranges
+from libra.screen import render
+from libra.sweep import parse_axis, sweep_design
+from libra.tables import compare_table, sweep_csv, sweep_table
+from libra.yaml_source import Override
+
+EXAMPLE = example_folder() / "gpt-3-4d.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a=1..3:1", ["1", "2", "3"]),
+        ("a=0.5..2:0.5 GB/s", ["0.5 GB/s", "1 GB/s", "1.5 GB/s", "2 GB/s"]),
+        ("a=100..1600:x2", ["100", "200", "400", "800", "1600"]),
+        ("a=1..2:0.4", ["1", "1.4", "1.8"]),
+        ("a.b=time,time-cost", ["time", "time-cost"]),
+        ("a=[1, 2], [3, 4]", ["[1, 2]", "[3, 4]"]),
+        ("a=5", ["5"]),
+    ],
+)
+def test_axes(text, values):
+    assert list(parse_axis(text).values) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a", "needs PATH=VALUES, got 'a'"),
+        ("a=", "needs PATH=VALUES"),
+        ("a=1..3", "a range is LOW..HIGH:STEP, got '1..3'"),
+        ("a=3..1:1", "a range rises, got 3..1:1"),
+        ("a=1..3:0", "a step is above 0"),
+        ("a=1..3:x1", "a factor is above 1"),
+        ("a=0..3:x2", "a factor is above 1 and begins above 0"),
+        ("a=0..1:1e-9", "at most 100,000 values"),
+    ],
+)
+def test_bad_axes(text, message):
+    with pytest.raises(InputError, match=message.replace(".", r"\.")):
+        parse_axis(text)
+
+
+def test_rows_are_what_single_solves_give():
+    reader = DesignReader(EXAMPLE)
+    axes = [
+        parse_axis("constraints.total=200..800:300"),
+        parse_axis("workloads.gpt-3.weight=1,2"),
+        parse_axis("training_loop=no-overlap,tp-dp-overlap"),
+    ]
+    rows = list(sweep_design(reader, axes))
+    assert len(rows) == 12
+    for row in rows:
+        total, weight, loop = row.values
+        alone = optimize_design(
+            load_design(
+                EXAMPLE,
+                [
+                    Override("constraints.total", f"{total} GB/s"),
+                    Override("workloads.0.weight", weight),
+                    Override("training_loop", loop),
+                ],
+            )
+        )
+        assert row.result.objective_value == pytest.approx(alone.objective_value, rel=2e-6)
+        assert row.result.gap <= 1e-6
+        assert row.result.design.settings["constraints"] == alone.design.settings["constraints"]
+
+
+def test_a_shared_memory_changes_no_optimum():
+    rng = default_rng(8)
+    net = network("RI(4)_FC(4)_SW(8)")
+    graph = random_graph(rng, net, 12, 4)
+    memory = Memory()
+    for total in (100, 50, 400, 77):
+        d = design(net, graph, [f"total <= {total} GB/s", "a <= 60 GB/s"])
+        with_memory, alone = optimize_design(d, memory), optimize_design(d)
+        assert with_memory.step_time == pytest.approx(alone.step_time, rel=2e-6)
+        assert with_memory.gap <= 1e-6
+
+
+def test_conflicts_are_rows_and_wrong_values_end_it():
+    reader = DesignReader(EXAMPLE, [Override("constraints", "[total <= 100 GB/s, pod >= 50 GB/s]")])
+    rows = list(sweep_design(reader, [parse_axis("constraints.total=40..120:40")]))
+    assert [row.status for row in rows] == ["infeasible", "optimal", "optimal"]
+    assert "cannot hold together" in rows[0].to_dict()["message"]
+    assert rows[1].to_dict()["value"] == 80
+    with pytest.raises(InputError, match="unknown value, got 'speed'"):
+        list(sweep_design(reader, [parse_axis("objective=time,speed")]))
+    with pytest.raises(InputError, match="no constraint has this left side, got 'totl'"):
+        list(sweep_design(reader, [parse_axis("constraints.totl=1..2:1")]))
+    with pytest.raises(InputError, match="from 1 to 100,000 combinations"):
+        list(sweep_design(reader, []))
+
+
+def test_table_and_csv():
+    axes = [parse_axis("constraints.total=100..300:100")]
+    rows = list(sweep_design(DesignReader(EXAMPLE), axes))
+    lines = list(csv.DictReader(io.StringIO(sweep_csv(axes, rows))))
+    assert [line["constraints.total"] for line in lines] == ["100", "200", "300"]
+    assert float(lines[1]["step_time_s"]) == rows[1].result.step_time
+    assert float(lines[2]["pod_GBps"]) == rows[2].result.bandwidth[3] / GB
+    assert sum("USD" in line for line in render(sweep_table(axes, rows)).splitlines()) == 3
+    json.dumps([row.to_dict() for row in rows], allow_nan=False)
+
+
+def test_compare_designs_and_results(tmp_path):
+    path = Path(tmp_path, "r.json")
+    result = optimize_design(load_design(EXAMPLE))
+    path.write_text(result.to_json(with_design=True))
+    found = compare_files([path, EXAMPLE, example_folder() / "gpt-3-3d.yaml"])
+    assert found[1].ratio(found[0], "step_time_s") == pytest.approx(1, rel=1e-6)
+    text = render(compare_table(found))
+    assert "RI(16)_FC(8)_SW(32)" in text
+    assert "(1.000x)" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON, got something else"),
+        ("[]", "is not a result: status, network"),
+        ('{"status": 1}', "is not a result: network, dimensions"),
+        ("[" * 100_000, "JSON|recursion"),
+    ],
+)
+def test_compare_refuses_other_files(tmp_path, content, message):
+    path = Path(tmp_path, "r.json")
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        compare_files([path, path])
+    with pytest.raises(InputError, match="two or more files are compared, got 1"):
+        compare_files([EXAMPLE])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_price_ranges_are_where_the_answer_stops_to_be_good(seed):
+    rng = default_rng(seed)
+    net = network("RI(4)_SW(8)", lane=[10 * GB] * 2, max_lanes=[8] * 2)
+    d = design(net, random_graph(rng, net, 4, 3), usd=[2.0, 7.0], npu=50.0, objective="time-cost")
+    result = optimize_design(d)
+    for found in price_ranges(result, 0.0):
+        assert found.low <= 1 <= found.high
+        for factor, stays in (
+            (found.low * 1.01, True),
+            (found.low / 1.05, False),
+            (found.high / 1.01, True),
+            (found.high * 1.05, False),
+        ):
+            if not 0.01 <= factor <= 100:
+                continue
+            usd, npu = [2.0, 7.0], 50.0
+            if found.part == "npu":
+                npu *= factor
+            else:
+                usd["ab".index(found.part[0])] *= factor
+            other = optimize_design(
+                design(net, d.workloads[0].graph, usd=usd, npu=npu, objective="time-cost")
+            )
+            cost = other.design.fixed_cost + other.design.pricing.cost(result.bandwidth)
+            good = result.step_time * cost <= other.objective_value * (1 + 3e-5)
+            assert good == stays
+
+
+def test_prices_that_do_not_count_have_no_ends():
+    net = network("RI(4)_SW(8)")
+    d = design(net, random_graph(default_rng(1), net, 4, 3), ["total <= 100 GB/s"])
+    assert {(r.low, r.high) for r in price_ranges(optimize_design(d))} == {(0.0, np.inf)}
