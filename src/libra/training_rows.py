@@ -11,11 +11,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from libra.accelerators import load_accelerator
+import numpy as np
+
+from libra.accelerators import load_accelerator, load_cluster
 from libra.cluster import Cluster
 from libra.errors import FieldError, InputError, Problem, shown
 from libra.models import load_model
@@ -34,7 +36,7 @@ from libra.workload.model import LayerKind, Model, OuterLayer, Run
 from libra.workload.operators import Precision
 from libra.workload.training_plan import Overlap, TrainingPlan
 
-__all__ = ["Software", "TrainingRow", "read_training_rows", "row_seconds"]
+__all__ = ["Software", "TrainingRow", "read_training_rows", "row_seconds", "split_rows"]
 
 NEEDED = ("id", "set", "gpu", "gpus", "layers", "hidden", "heads", "seq", "global_batch")
 ACCELERATORS = {
@@ -205,6 +207,28 @@ def read_training_rows(path: Path) -> tuple[list[TrainingRow], list[SkippedRow]]
     return rows, skipped
 
 
+def split_rows(
+    rows: Sequence[TrainingRow], seed: int = 0
+) -> tuple[list[TrainingRow], list[TrainingRow]]:
+    """Two halves: of each two rows of a set that follow each other, either gets one.
+
+    Neighbours in a table are alike, so that each half has all models and layouts.
+    """
+    generator = np.random.default_rng(seed)
+    halves: tuple[list[TrainingRow], list[TrainingRow]] = ([], [])
+    for name in sorted({row.set for row in rows}):
+        mine = [row for row in rows if row.set == name]
+        for k in range(0, len(mine), 2):
+            first = int(generator.integers(2))
+            pair = mine[k : k + 2]
+            if len(pair) == 1:
+                halves[1 - first].append(pair[0])
+            else:
+                halves[0].append(pair[first])
+                halves[1].append(pair[1 - first])
+    return halves
+
+
 def row_seconds(values: Mapping[str, str]) -> float:
     """Measured time of a step [s], of the column that tells it; 0 if none does."""
     if values.get("seconds_per_iteration"):
@@ -265,7 +289,10 @@ def _accelerator(values: Mapping[str, str]) -> Accelerator:
         raise ValueError("a slice of a TPU pod, whose shape no column tells")
     if word not in ACCELERATORS:
         raise ValueError(f"no preset for the GPU, got {word!r}")
-    return load_accelerator(ACCELERATORS[word])
+    accelerator = load_accelerator(ACCELERATORS[word])
+    if "(DGX-A100)" in values["gpu"]:  # the 40 GB card's preset cluster is a cloud's
+        accelerator = replace(accelerator, cluster=load_cluster("dgx-a100"))
+    return accelerator
 
 
 _SPEEDS = (
