@@ -285,6 +285,25 @@ class Assembly:
         name = entry.display_name or ""
         return Workload(name, self.memory[key], weight, groups or {}, entry.trace or "")
 
+    def model_workload(
+        self, entry: WorkloadEntry, network: Network | None, place: Place
+    ) -> Workload | None:
+        """Workload of an entry that names a model, or None after noting what is wrong with it."""
+        job = entry.model
+        if job is None or network is None or not entry.right:
+            return None
+        folder = Path(self.source.file).parent
+        key = (repr(job), network.sizes)
+        if key not in self.memory:
+            built = self.attempt(place, lambda: build_model_workload(job, network, folder))
+            if built is None:
+                return None
+            self.memory[key] = built
+        step, groups = self.memory[key]
+        weight = 1.0 if entry.weight is None else entry.weight
+        name = entry.display_name or ""
+        return Workload(name, step.graph, weight, groups, job.model, step=step)
+
     def chakra_workload(
         self, entry: WorkloadEntry, network: Network | None, folder: Path
     ) -> Workload | None:
@@ -310,26 +329,7 @@ class Assembly:
             graph = replace(graph, fixed=graph.fixed / entry.compute_speed)
         weight = 1.0 if entry.weight is None else entry.weight
         name = entry.display_name or ""
-        return Workload(name, graph, weight, {}, entry.trace, placed.npu_places)
-
-    def model_workload(
-        self, entry: WorkloadEntry, network: Network | None, place: Place
-    ) -> Workload | None:
-        """Workload of an entry that names a model, or None after noting what is wrong with it."""
-        job = entry.model
-        if job is None or network is None or not entry.right:
-            return None
-        folder = Path(self.source.file).parent
-        key = (repr(job), network.sizes)
-        if key not in self.memory:
-            built = self.attempt(place, lambda: build_model_workload(job, network, folder))
-            if built is None:
-                return None
-            self.memory[key] = built
-        step, groups = self.memory[key]
-        weight = 1.0 if entry.weight is None else entry.weight
-        name = entry.display_name or ""
-        return Workload(name, step.graph, weight, groups, job.model, step=step)
+        return Workload(name, graph, weight, {}, entry.trace, npu_places=placed.npu_places)
 
     def trace(self, name: str, place: Place) -> TextWorkload | None:
         """Text workload of a file, or None after noting what is wrong with it."""

@@ -93,10 +93,10 @@ class Workload:
         Which NPUs each role (tp, dp, …) joins.
     source : str
         Where it was read from.
-    npu_places : ndarray of int, shape (npus,), or None
-        Which of the graph's places each NPU is, where that is known.
     step : TransformerStep or None
         What the graph was made of, where that is a model.
+    npu_places : ndarray of int, shape (npus,), or None
+        Which of the graph's places each NPU is, where that is known.
     """
 
     name: str
@@ -104,8 +104,8 @@ class Workload:
     weight: float = 1.0
     groups: Mapping[str, Group] = field(default_factory=dict)
     source: str = ""
-    npu_places: NDArray[np.int64] | None = None
     step: TransformerStep | None = None
+    npu_places: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

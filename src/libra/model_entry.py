@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Annotated, Any, ClassVar
 
 from libra.errors import FieldError
@@ -153,6 +154,12 @@ class ModelEntry:
     bucket: Annotated[float, SIZE] = 0.0
     reserved: Annotated[float, SIZE] = 0.0
     overlap: Overlap = field(default_factory=Overlap)
+
+    @property
+    def display_name(self) -> str:
+        """Preset's name, or that of the configuration's folder."""
+        path = PurePath(self.model)
+        return (path.parent.name or path.stem) if path.suffix == ".json" else self.model
 
 
 MODEL_FORMS: Mapping[str, Any] = {

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from libra.choices import Choice
@@ -144,10 +143,9 @@ class WorkloadEntry:
     @property
     def display_name(self) -> str | None:
         """Its name, else that of its file; None if neither is known."""
-        if self.name or self.model is None:
-            return self.name or (trace_name(self.trace) if self.trace else None)
-        path = PurePath(self.model.model)
-        return path.parent.name or path.stem if path.suffix == ".json" else self.model.model
+        if self.name is None and self.model is not None:
+            return self.model.display_name
+        return self.name or (trace_name(self.trace) if self.trace else None)
 
 
 @dataclass(frozen=True)
@@ -408,7 +406,7 @@ def file_place(data: Any, place: Place) -> Place:
 def _message(details: ErrorDetails, place: Place, form: Any) -> tuple[str, Place]:
     """What pydantic found, in libra's words, and where."""
     kind, value = details["type"], details["input"]
-    key = str(place[-1])
+    key = _IN_FILE.get(str(place[-1]), str(place[-1]))
     if kind == "value_error":
         error = details.get("ctx", {}).get("error")
         if isinstance(error, FieldError):
@@ -460,14 +458,18 @@ def _valid_keys(place: Place, form: Any) -> list[str]:
             owner = Choice
         case ("workloads", int(), "pipeline"):
             owner = PipelineEntry
-        case ("workloads", int(), "chakra"):
-            owner = TraceOptions
         case ("workloads", int(), "parallel" | "batch" | "precision" | "overlap"):
             owner = form
+        case ("workloads", int(), "chakra"):
+            owner = TraceOptions
         case (*_, "training_loop"):
             owner = TrainingLoop
         case ("collectives", "efficiency", *_):
             owner = EfficiencyPoint
         case _:
             owner = _OWNERS[str(place[0])]
-    return [f.name for f in fields(owner)]
+    return [_IN_FILE.get(f.name, f.name) for f in fields(owner)]
+
+
+_IN_FILE = {"sequences": "global"}
+"""Keys of a file whose name in Python is another."""

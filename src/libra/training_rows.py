@@ -11,11 +11,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from libra.accelerators import load_accelerator
+import numpy as np
+
+from libra.accelerators import load_accelerator, load_cluster
 from libra.cluster import Cluster
 from libra.errors import FieldError, InputError, Problem, shown
 from libra.models import load_model
@@ -34,7 +36,7 @@ from libra.workload.model import LayerKind, Model, OuterLayer, Run
 from libra.workload.operators import Precision
 from libra.workload.training_plan import Overlap, TrainingPlan
 
-__all__ = ["Software", "TrainingRow", "read_training_rows", "row_seconds"]
+__all__ = ["Software", "TrainingRow", "read_training_rows", "row_seconds", "split_rows"]
 
 NEEDED = ("id", "set", "gpu", "gpus", "layers", "hidden", "heads", "seq", "global_batch")
 ACCELERATORS = {
@@ -61,6 +63,8 @@ class Software:
     gradient : float
         Of a gradient on the network [bytes].
     overlap : Overlap
+    fused_accumulation : bool
+        See `libra.workload.training_plan.TrainingPlan`.
     about : str
         What it was and where that stands.
     """
@@ -70,25 +74,35 @@ class Software:
     states: StateBytes
     gradient: float
     overlap: Overlap
+    fused_accumulation: bool
     about: str
 
 
 _MEGATRON_2021 = Software(
-    False, True, DEEPSPEED_FP16, 2.0, _NONE,
-    "Megatron-LM of 2021: no fused attention, 16-bit gradients, nothing overlaps",
+    False, True, MEGATRON_MIXED, 4.0, _NONE, False,
+    "Megatron-LM of 2021: no fused attention, 32-bit gradients summed up by a kernel of their own, "
+    "nothing overlaps",
 )  # fmt: skip
 _MEGATRON_2022 = replace(
     _MEGATRON_2021,
     overlap=replace(_NONE, tp_gradients=True),
-    about="Megatron-LM of 2022: the backward pass's tensor-parallel collectives overlap",
+    fused_accumulation=True,
+    about="Megatron-LM of 2022: no fused attention, 32-bit gradients (18 bytes a parameter, "
+    "Korthikanti et al. 2022, figure 1) summed up by the product that gives them, the backward "
+    "pass's tensor-parallel collectives overlap",
 )
-_DEEPSPEED = replace(_MEGATRON_2021, about="Megatron-DeepSpeed: as Megatron-LM of 2021")
+_DEEPSPEED = replace(
+    _MEGATRON_2021,
+    states=DEEPSPEED_FP16,
+    gradient=2.0,
+    about="Megatron-DeepSpeed: as Megatron-LM of 2021, but 16-bit gradients",
+)
 _FSDP = Software(
-    True, False, FP32, 4.0, Overlap(),
+    True, False, FP32, 4.0, Overlap(), False,
     "PyTorch FSDP with FlashAttention, prefetching; 32-bit weights, 16-bit copies",
 )  # fmt: skip
 _MEGATRON_CORE = Software(
-    True, False, MEGATRON_MIXED, 4.0, Overlap(ep=True),
+    True, False, MEGATRON_MIXED, 4.0, Overlap(ep=True), True,
     "Megatron-Core: fused attention, 32-bit gradients, overlapped",
 )  # fmt: skip
 SOFTWARE: Mapping[str, Software] = {
@@ -102,7 +116,7 @@ SOFTWARE: Mapping[str, Software] = {
     "korthikanti-2022-table5": _MEGATRON_2022,
     "vtrain-multi": replace(_DEEPSPEED, about="Megatron-DeepSpeed, not overlapped"),
     "bloom-jz": _DEEPSPEED,
-    "nemo-launcher-a100": replace(_MEGATRON_2022, states=MEGATRON_MIXED),
+    "nemo-launcher-a100": _MEGATRON_2022,
     "llm-foundry": _FSDP,
     "simumax-b200": replace(
         _MEGATRON_CORE, overlap=_NONE, about="Megatron-Core, overlap turned off"
@@ -193,6 +207,28 @@ def read_training_rows(path: Path) -> tuple[list[TrainingRow], list[SkippedRow]]
     return rows, skipped
 
 
+def split_rows(
+    rows: Sequence[TrainingRow], seed: int = 0
+) -> tuple[list[TrainingRow], list[TrainingRow]]:
+    """Two halves: of each two rows of a set that follow each other, either gets one.
+
+    Neighbours in a table are alike, so that each half has all models and layouts.
+    """
+    generator = np.random.default_rng(seed)
+    halves: tuple[list[TrainingRow], list[TrainingRow]] = ([], [])
+    for name in sorted({row.set for row in rows}):
+        mine = [row for row in rows if row.set == name]
+        for k in range(0, len(mine), 2):
+            first = int(generator.integers(2))
+            pair = mine[k : k + 2]
+            if len(pair) == 1:
+                halves[1 - first].append(pair[0])
+            else:
+                halves[0].append(pair[first])
+                halves[1].append(pair[1 - first])
+    return halves
+
+
 def row_seconds(values: Mapping[str, str]) -> float:
     """Measured time of a step [s], of the column that tells it; 0 if none does."""
     if values.get("seconds_per_iteration"):
@@ -253,7 +289,10 @@ def _accelerator(values: Mapping[str, str]) -> Accelerator:
         raise ValueError("a slice of a TPU pod, whose shape no column tells")
     if word not in ACCELERATORS:
         raise ValueError(f"no preset for the GPU, got {word!r}")
-    return load_accelerator(ACCELERATORS[word])
+    accelerator = load_accelerator(ACCELERATORS[word])
+    if "(DGX-A100)" in values["gpu"]:  # the 40 GB card's preset cluster is a cloud's
+        accelerator = replace(accelerator, cluster=load_cluster("dgx-a100"))
+    return accelerator
 
 
 _SPEEDS = (
@@ -366,8 +405,14 @@ def _plan(values: Mapping[str, str], software: Software, model: Model) -> Traini
         micro_batches=batch // (dp * micro), zero=zero, states=states,
         chunks=_chunks(model.layers, pp * virtual),
     )  # fmt: skip
-    return TrainingPlan(memory, precision, gradient=gradient, overlap=software.overlap,
-                        bucket=_BUCKET)  # fmt: skip
+    return TrainingPlan(
+        memory,
+        precision,
+        gradient=gradient,
+        overlap=software.overlap,
+        fused_accumulation=software.fused_accumulation,
+        bucket=_BUCKET,
+    )
 
 
 _BUCKET = 100e6

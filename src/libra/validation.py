@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from libra.cluster import cluster_bandwidth, cluster_network
+from libra.errors import FieldError
 from libra.fitting import Residuals, residuals_of
 from libra.network import Dimension, Network, Topology
 from libra.placement import Group
 from libra.timing import build_timing, critical_path
 from libra.training_rows import SkippedRow, TrainingRow, read_training_rows
-from libra.workload.compute import Accelerator
 from libra.workload.roles import MEGATRON_ORDER, place_roles
 from libra.workload.transformer import build_step
 
-__all__ = ["Prediction", "Validation", "predict_row", "validate_rows", "validate_training"]
+__all__ = [
+    "PlacedRow",
+    "Prediction",
+    "Validation",
+    "place_training_row",
+    "predict_row",
+    "validate_rows",
+    "validate_training",
+]
 
 _ROLES = ("tp", "cp", "pp", "dp", "replicas", "ep", "expert_tp", "expert_replicas")
 
@@ -80,29 +89,69 @@ def _by_set(predictions: Sequence[Prediction], *, flat: bool) -> dict[str, Resid
     return {key: residuals_of(*np.array(pairs).T) for key, pairs in table.items()}
 
 
-def predict_row(row: TrainingRow, accelerator: Accelerator | None = None) -> Prediction:
-    """Predicted time of a row's step on its accelerator, or on one with other efficiencies."""
-    chip = accelerator or row.accelerator
-    memory = row.plan.memory
-    if row.gpus > 1:
-        network = cluster_network(row.cluster, row.gpus)
-        bandwidth = cluster_bandwidth(row.cluster, row.gpus)
-        groups = place_roles(network, memory, MEGATRON_ORDER)
-    else:
+@dataclass(frozen=True, eq=False)
+class PlacedRow:
+    """A row on its cluster.
+
+    Attributes
+    ----------
+    row : TrainingRow
+    network : Network
+    bandwidth : ndarray, shape (dimensions,)
+        [bytes/s].
+    groups : mapping of str to Group
+    """
+
+    row: TrainingRow
+    network: Network
+    bandwidth: NDArray[np.float64]
+    groups: Mapping[str, Group]
+
+
+def place_training_row(row: TrainingRow) -> PlacedRow:
+    """Row on as much of its cluster as it needs, placed as Megatron-LM and DeepSpeed do.
+
+    Raises
+    ------
+    FieldError
+        Degrees that do not fit the nodes.
+    """
+    if row.gpus == 1:  # a network has two NPUs at least; nothing is sent
         network = Network((Dimension(Topology.SWITCH, 2, "node"),))
-        bandwidth = np.array([1e9])
-        groups = {role: Group(role, (1,), (1,)) for role in _ROLES}
-    step = build_step(row.model, row.plan, chip, groups, network.sizes)
-    timing = build_timing(step.graph, network, row.cluster.collectives)
-    seconds = critical_path(timing, bandwidth).time
+        alone = {role: Group(role, (1,), (1,)) for role in _ROLES}
+        return PlacedRow(row, network, np.array([1e9]), alone)
+    network = cluster_network(row.cluster, row.gpus)
+    groups = place_roles(network, row.plan.memory, MEGATRON_ORDER)
+    return PlacedRow(row, network, cluster_bandwidth(row.cluster, row.gpus), groups)
+
+
+def predict_row(row: TrainingRow) -> Prediction:
+    """Predicted time of a row's step.
+
+    Raises
+    ------
+    FieldError
+        The row's degrees fit neither its model nor its cluster.
+    """
+    placed, chip = place_training_row(row), row.accelerator
+    step = build_step(row.model, row.plan, chip, placed.groups, placed.network.sizes)
+    timing = build_timing(step.graph, placed.network, row.cluster.collectives)
+    seconds = critical_path(timing, placed.bandwidth).time
     flops = step.flops("forward", "input_gradient", "weight_gradient")
     flat = flops / (0.5 * chip.peak[row.plan.precision] * row.gpus)
     return Prediction(row, seconds, step.memory.total, flat)
 
 
 def validate_rows(rows: Sequence[TrainingRow], skipped: Sequence[SkippedRow] = ()) -> Validation:
-    """Predictions of rows."""
-    return Validation(tuple(predict_row(row) for row in rows), tuple(skipped))
+    """Predictions of rows; those that their model or cluster refuses join the skipped ones."""
+    found, left = [], list(skipped)
+    for row in rows:
+        try:
+            found.append(predict_row(row))
+        except FieldError as error:
+            reason = f"{error.field_name}: {error.message}" if error.place else error.message
+            left.append(SkippedRow(row.id, row.set, row.tier, reason))
+    return Validation(tuple(found), tuple(left))
 
 
 def validate_training(path: Path) -> Validation:

@@ -84,6 +84,9 @@ class TrainingPlan:
     bucket : float
         Gradients are reduced, and weights gathered, in buckets of about this size [bytes]; 0: of
         each block.
+    fused_accumulation : bool
+        The product that gives a weight's gradient adds it to the sum over micro-batches; else a
+        kernel of its own reads both and writes the sum (Megatron-LM before 2022, DeepSpeed).
     overlap : Overlap
     exchange : ContextExchange
         Of keys and values.
@@ -97,6 +100,7 @@ class TrainingPlan:
     compression: float = 1.0
     capacity: float = 1.0
     bucket: float = 0.0
+    fused_accumulation: bool = True
     overlap: Overlap = field(default_factory=Overlap)
     exchange: ContextExchange = ContextExchange.RING
 

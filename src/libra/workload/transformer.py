@@ -34,6 +34,7 @@ from libra.workload.slot_graph import Ahead, Ending, Segment, SlotKind, slot_gra
 from libra.workload.slots import schedule_slots
 from libra.workload.training_plan import TrainingPlan
 from libra.workload.transformer_collectives import (
+    Counts,
     Groups,
     PhaseCollectives,
     add_tensor,
@@ -49,9 +50,18 @@ from libra.workload.transformer_operators import (
     update_operator,
 )
 
-__all__ = ["Piece", "TransformerStep", "build_step", "model_pieces"]
-
-PHASES = ("forward", "input_gradient", "weight_gradient", "recomputation")
+__all__ = [
+    "Parts",
+    "Piece",
+    "TransformerStep",
+    "Work",
+    "build_step",
+    "distinct_pieces",
+    "model_pieces",
+    "stage_updates",
+    "step_graph",
+    "time_pieces",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +82,10 @@ class Piece:
     expert: float = 0.0
 
 
+Parts = tuple[tuple[tuple[Piece, int], ...], ...]
+"""Pieces of each part of a pipeline, and how often each follows itself."""
+
+
 @dataclass(frozen=True, eq=False)
 class TransformerStep:
     """A training step and what it was made of.
@@ -81,14 +95,13 @@ class TransformerStep:
     graph : StepGraph
     model : Model
     plan : TrainingPlan
-    parts : tuple of tuple of (Piece, int)
-        Pieces of each part of the pipeline and how often each follows itself.
+    parts : Parts
     """
 
     graph: StepGraph
     model: Model
     plan: TrainingPlan
-    parts: tuple[tuple[tuple[Piece, int], ...], ...]
+    parts: Parts
 
     @cached_property
     def memory(self) -> NpuMemory:
@@ -107,9 +120,7 @@ class TransformerStep:
         return each * run.tp * run.cp * memory.dp * memory.micro_batches
 
 
-def model_pieces(
-    model: Model, plan: TrainingPlan, groups: Groups
-) -> tuple[tuple[tuple[Piece, int], ...], ...]:
+def model_pieces(model: Model, plan: TrainingPlan, groups: Groups) -> Parts:
     """Pieces of each part of the pipeline, in order."""
     memory = plan.memory
     check_degrees(model, memory)
@@ -182,14 +193,14 @@ def _head_piece(model: Model, plan: TrainingPlan, groups: Groups) -> Piece:
 
 
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """What a piece costs on an accelerator: seconds of its forward and its backward pass."""
 
     forward: float
     backward: float
 
 
-def _time_pieces(pieces: Sequence[Piece], accelerator: Accelerator) -> list[_Work]:
+def time_pieces(pieces: Sequence[Piece], accelerator: Accelerator) -> list[Work]:
     """Times of pieces; all their operators are timed at once."""
     operators: list[Operator] = []
     owner: list[int] = []
@@ -199,7 +210,7 @@ def _time_pieces(pieces: Sequence[Piece], accelerator: Accelerator) -> list[_Wor
             owner += [2 * k + (phase > 0)] * len(found)
     times = operator_times(operators, accelerator)
     sums = np.bincount(owner, times, 2 * len(pieces)).tolist()
-    return [_Work(sums[2 * k], sums[2 * k + 1]) for k in range(len(pieces))]
+    return [Work(sums[2 * k], sums[2 * k + 1]) for k in range(len(pieces))]
 
 
 def build_step(
@@ -234,23 +245,50 @@ def build_step(
         Degrees that do not divide the model; an accelerator that lacks a peak or an efficiency.
     """
     parts = model_pieces(model, plan, groups)
-    return TransformerStep(step_graph(parts, plan, accelerator, groups, sizes, model, note), model,
-                           plan, parts)  # fmt: skip
+    pieces = distinct_pieces(parts)
+    work = dict(zip(pieces, time_pieces(pieces, accelerator), strict=True))
+    updates = operator_times(stage_updates(parts, plan), accelerator).tolist()
+    graph = step_graph(parts, plan, groups, sizes, model, work, updates, note)
+    return TransformerStep(graph, model, plan, parts)
+
+
+def distinct_pieces(parts: Parts) -> list[Piece]:
+    """Pieces of all parts, each once."""
+    return list(dict.fromkeys(piece for part in parts for piece, _ in part))
+
+
+def stage_updates(parts: Parts, plan: TrainingPlan) -> list[Operator]:
+    """Optimiser's step of each stage; ZeRO splits it over the replicas."""
+    memory, found = plan.memory, []
+    for stage in range(memory.pp):
+        dense, expert = stage_parameters(parts, memory.pp, stage)
+        if memory.zero:
+            dense, expert = dense / memory.replicas, expert / memory.expert_replicas
+        found.append(update_operator(dense + expert, plan))
+    return found
+
+
+def stage_parameters(parts: Parts, stages: int, stage: int) -> tuple[float, float]:
+    """Dense and expert parameters on an NPU of a stage."""
+    mine = [entry for part in parts[stage::stages] for entry in part]
+    return (
+        sum(count * piece.dense for piece, count in mine),
+        sum(count * piece.expert for piece, count in mine),
+    )
 
 
 def step_graph(
-    parts: Sequence[Sequence[tuple[Piece, int]]],
+    parts: Parts,
     plan: TrainingPlan,
-    accelerator: Accelerator,
     groups: Groups,
     sizes: tuple[int, ...],
     model: Model,
+    work: Mapping[Piece, Work],
+    updates: Sequence[float],
     note: Sequence[str] = (),
 ) -> StepGraph:
-    """Graph of a step whose pieces are known."""
+    """Graph of a step, of the times of its pieces and of each stage's update [s]."""
     memory = plan.memory
-    pieces = list(dict.fromkeys(piece for part in parts for piece, _ in part))
-    work = dict(zip(pieces, _time_pieces(pieces, accelerator), strict=True))
     writer = _Slots(plan, groups, sizes, work, model)
     slots = schedule_slots(memory.pp, memory.virtual_stages, memory.micro_batches)
     made = [writer.part(k, part, len(parts)) for k, part in enumerate(parts)]
@@ -261,7 +299,7 @@ def step_graph(
         slots.forward, slots.micro_batch == 0, slots.micro_batch == memory.micro_batches - 1
     )
     kind_of: NDArray[np.int64] = index[slots.part, 2 * ~slots.forward + special]
-    endings = [writer.ending(stage, parts, accelerator) for stage in range(memory.pp)]
+    endings = [writer.ending(stage, parts, updates[stage]) for stage in range(memory.pp)]
     return slot_graph(slots, kinds, kind_of, endings, note)
 
 
@@ -273,7 +311,7 @@ class _Slots:
         plan: TrainingPlan,
         groups: Groups,
         sizes: tuple[int, ...],
-        work: Mapping[Piece, _Work],
+        work: Mapping[Piece, Work],
         model: Model,
     ) -> None:
         self.plan, self.groups, self.sizes, self.work = plan, groups, sizes, work
@@ -377,14 +415,11 @@ class _Slots:
         group = peers(self.groups["pp"], self.sizes, here % stages, there % stages)
         return Collective(CollectiveKind.POINT_TO_POINT, size, group)
 
-    def ending(
-        self, stage: int, parts: Sequence[Sequence[tuple[Piece, int]]], accelerator: Accelerator
-    ) -> Ending:
+    def ending(self, stage: int, parts: Parts, update: float) -> Ending:
         """Reduction that did not overlap, tied embeddings, update, weights that are not split."""
-        memory, plan, steps = self.plan.memory, self.plan, []
-        mine = [p for k in range(stage, len(parts), memory.pp) for p in parts[k]]
-        dense = sum(count * piece.dense for piece, count in mine)
-        expert = sum(count * piece.expert for piece, count in mine)
+        memory, plan = self.plan.memory, self.plan
+        steps: list[tuple[float, Counts]] = []
+        dense, expert = stage_parameters(parts, memory.pp, stage)
         if not plan.overlap.dp and memory.zero < 2:
             steps.append((0.0, gradient_counts(dense, expert, plan, self.groups)))
         if self.model.tied and memory.pp > 1 and stage in (0, memory.pp - 1):
@@ -392,12 +427,9 @@ class _Slots:
             size = _table(self.model, plan) * plan.gradient
             shared = replace(group, name="embedding")
             steps.append((0.0, ((Collective(CollectiveKind.ALL_REDUCE, size, shared), 1.0),)))
-        if memory.zero:
-            updated = dense / memory.replicas + expert / memory.expert_replicas
-        else:
-            updated = dense + expert
-        update = operator_times([update_operator(updated, plan)], accelerator)
-        steps.append((float(update[0]), ()))
+        updating: tuple[float, Counts] = (update, ())
+        gathering: Counts = ()
         if memory.zero in (1, 2) and not plan.overlap.zero:
-            steps.append((0.0, weight_counts(dense, expert, plan, self.groups)))
-        return Ending(tuple(s for s in steps if s[0] or s[1]))
+            gathering = weight_counts(dense, expert, plan, self.groups)
+        reducing = [step for step in steps if step[1]]
+        return Ending((*reducing, updating, *([(0.0, gathering)] if gathering else [])))

@@ -7,7 +7,8 @@ elementwise operations do (bias, activation; bias, dropout, residual; norm). Att
 fused writes its scores: product, softmax with mask, dropout, product.
 
 A product (m, k) x (k, n) costs two in the backward pass: the input's gradient (m, n) x (n, k), and
-the weight's (k, m) x (m, n), which is added to the sum over micro-batches.
+the weight's (k, m) x (m, n), which is added to the sum over micro-batches; where ZeRO splits the
+gradients, to the NPU's share of it after they were reduced.
 """
 
 from __future__ import annotations
@@ -76,14 +77,27 @@ class _Writer:
 
     def product(self, name: str, m: float, n: float, k: float, groups: int = 1) -> None:
         """A linear layer's three products; `groups` of them in one kernel."""
-        wide = self.plan.memory.states.gradients
+        memory = self.plan.memory
+        wide, fused = memory.states.gradients, self.plan.fused_accumulation and memory.zero < 2
         add = self._matmul
         self.found.forward.append(add(name, m, n, k, groups))
         self.found.input_gradient.append(add(f"{name} input gradient", m, k, n, groups))
-        # The sum over micro-batches is read and written.
+        # Fused, the sum over micro-batches is read and written.
+        result = 2 * wide if fused else self.run.element
         self.found.weight_gradient.append(
-            add(f"{name} weight gradient", k, n, m, groups, result=2 * wide)
+            add(f"{name} weight gradient", k, n, m, groups, result=result)
         )
+        if not fused:
+            size = groups * k * n / (memory.replicas if memory.zero >= 2 else 1)
+            self.found.weight_gradient.append(
+                Operator(
+                    OperatorKind.ELEMENTWISE,
+                    0.0,
+                    (self.run.element + wide) * size,
+                    wide * size,
+                    name=f"{name} accumulation",
+                )
+            )
 
     def _matmul(
         self, name: str, m: float, n: float, k: float, groups: int, result: float | None = None
@@ -173,25 +187,21 @@ class _Writer:
         result = heads * attention.value_dim
         read = run.element * run.tokens * (queries + keys_values)
         write = run.element * run.tokens * result
-        self._core("attention", flops, read, write, backward=_FUSED_BACKWARD)
+        self._core(flops, read, write)
 
-    def _core(
-        self, name: str, flops: float, read: float, write: float, *, backward: float = 2.0
-    ) -> None:
-        """A part of attention; backward reads and writes gradients of all as well."""
-        kind, precision = OperatorKind.ATTENTION, self.plan.precision
-        if precision.bytes < Precision.BF16.bytes:
-            precision = Precision.BF16  # attention stays in 16 bits
-        forward = Operator(kind, flops, read, write, precision, name=name)
+    def _core(self, flops: float, read: float, write: float) -> None:
+        """Attention in one kernel; backward reads and writes gradients of all as well."""
+        kind, precision = OperatorKind.ATTENTION, _at_least_16_bits(self.plan.precision)
+        forward = Operator(kind, flops, read, write, precision, name="attention")
         self.found.forward.append(forward)
         self.core.append(forward)
         again = Operator(
             kind,
-            backward * flops,
+            _FUSED_BACKWARD * flops,
             2 * read + write,
             read + write,
             precision,
-            name=f"{name} gradient",
+            name="attention gradient",
         )
         self.found.input_gradient.append(again)
 
@@ -200,17 +210,40 @@ class _Writer:
         run = self.run
         heads = attention.heads / run.tp
         scores = run.tokens * run.sequence * heads
-        e = run.element
-        inputs = e * run.tokens * heads * 2 * attention.head_dim
-        self._core("scores", 2 * scores * attention.head_dim, inputs, e * scores)
-        before = len(self.found.forward)
+        groups = run.tokens / run.sequence * heads
+        e, before = run.element, len(self.found.forward)
+        self._batched("scores", groups, run.sequence, run.sequence, attention.head_dim)
         self.move("softmax", 2 * e * scores, 3 * e * scores)
         if run.dropout:
             size = (2 * e + _MASK_BYTES) * scores
             self.move("attention dropout", size, size)
+        self._batched("values", groups, run.sequence, attention.value_dim, run.sequence)
         self.core += self.found.forward[before:]
-        width = run.tokens * heads * attention.value_dim
-        self._core("values", 2 * scores * attention.value_dim, e * (scores + width), e * width)
+
+    def _batched(self, name: str, groups: float, m: int, n: int, k: int) -> None:
+        """A product of each head and sequence; both factors have gradients."""
+        plan = self.plan
+        found = self.found
+        for into, of, (a, b, c) in (
+            (found.forward, "", (m, n, k)),
+            (found.input_gradient, " gradient", (m, k, n)),
+            (found.input_gradient, " gradient", (k, n, m)),
+        ):
+            size = self.run.element * groups
+            precision = _at_least_16_bits(plan.precision)
+            into.append(
+                Operator(
+                    OperatorKind.GROUPED_MATMUL,
+                    2.0 * groups * a * b * c,
+                    size * (a * c + c * b),
+                    size * a * b,
+                    precision,
+                    a,
+                    b,
+                    c,
+                    f"{name}{of}",
+                )
+            )
 
     # --- feed-forward --------------------------------------------------------------------------
 
@@ -246,6 +279,11 @@ class _Writer:
         self.move("combination", 2 * size, 2 * size)
         if mixture.shared is not None:
             self.feed_forward(mixture.shared, hidden, run.tokens, mixture.shared.width / run.tp)
+
+
+def _at_least_16_bits(precision: Precision) -> Precision:
+    """Precision of attention where matrices are multiplied in one."""
+    return precision if precision.bytes >= Precision.BF16.bytes else Precision.BF16
 
 
 def block_operators(
