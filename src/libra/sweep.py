@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from libra.errors import InfeasibleError, InputError, Problem, UnboundedError
+from libra.errors import InfeasibleError, InputError, Problem, SolverError, UnboundedError
 from libra.load import DesignReader
 from libra.optimize import Memory, optimize_design
 from libra.result import Result
@@ -57,7 +57,7 @@ class SweepRow:
     result : Result or None
         None: there is none, and `message` says why.
     status : str
-        ``optimal``, ``infeasible`` or ``unbounded``.
+        ``optimal``, ``infeasible``, ``unbounded``, or that of a solve that failed.
     message : str
     """
 
@@ -101,7 +101,10 @@ def parse_axis(text: str) -> Axis:
     if match is None:
         if ".." in spec:
             raise InputError(f"--vary: a range is LOW..HIGH:STEP, got {spec.strip()!r}. {_EXAMPLE}")
-        return Axis(path.strip(), tuple(_split(spec)))
+        values = tuple(_split(spec))
+        if not values:
+            raise InputError(f"--vary: there are no values, got {text!r}. {_EXAMPLE}")
+        return Axis(path.strip(), values)
     try:
         low, high, step = (float(match[key]) for key in ("low", "high", "step"))
     except ValueError:
@@ -155,7 +158,8 @@ def sweep_design(
     Yields
     ------
     SweepRow
-        Constraints that conflict, or a bandwidth without limit, are a row, not an end.
+        Constraints that conflict, a bandwidth without limit or a failed solve are a row, not an
+        end.
 
     Raises
     ------
@@ -176,7 +180,7 @@ def sweep_design(
         design = reader.read(overrides)
         try:
             yield SweepRow(values, optimize_design(design, memory), "optimal")
-        except (InfeasibleError, UnboundedError) as error:
+        except (InfeasibleError, UnboundedError, SolverError) as error:
             yield SweepRow(values, None, error.status, str(error))
 
 
@@ -184,12 +188,12 @@ def _override(reader: DesignReader, path: str, value: str) -> Override:
     """Override, with the unit of the value that it replaces if it has none itself."""
     split = parse_number(value)
     if split is None or split[1]:
-        return Override(path, value)
+        return Override(path, value, "--vary")
     try:
         current = reader.value(path)
     except ValueError as error:
         raise InputError(Problem(str(error), file=f"--vary {path}")) from None
     old = parse_number(current) if isinstance(current, str) else None
     if old is None or not old[1]:
-        return Override(path, value)
-    return Override(path, f"{value} {old[1]}")
+        return Override(path, value, "--vary")
+    return Override(path, f"{value} {old[1]}", "--vary")
