@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
+from libra.cli_models import add_model_commands
 from libra.cli_options import AsJson, Debug, DesignFile, Settings
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
@@ -462,6 +463,7 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
 
 
 add_trace_commands(app, _run, _load, _bandwidths)
+add_model_commands(app, _run)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
