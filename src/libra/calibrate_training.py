@@ -231,6 +231,10 @@ def _bounded(name: str, unknown: float) -> float:
     return math.exp(unknown) if name == "kernel_overhead" else 1 / (1 + math.exp(-unknown))
 
 
+def _values(names: Sequence[str], x: Floats) -> dict[str, float]:
+    return {name: _bounded(name, float(v)) for name, v in zip(names, x, strict=True)}
+
+
 def _described(base: Accelerator, values: Mapping[str, float]) -> tuple[Accelerator, BetweenNodes]:
     """Accelerator and fractions of parameters."""
     kinds = dict(base.efficiency)
