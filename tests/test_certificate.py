@@ -6,7 +6,7 @@ from helpers import GB
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from libra.certificate import Multipliers, certified_bound
+from libra.certificate import Multipliers, _least, certified_bound
 from libra.constraints import LinearConstraint
 from libra.program import Cut, Program, build_rows, plain_goal
 from libra.timing import Terms
@@ -181,3 +181,8 @@ def test_scaling_the_path_and_piece_multipliers_changes_nothing(seed):
     assume(np.isfinite(first))
     again = prove(prog, cuts, price, weights, y, pieces * 7, path * 0.1)
     assert again == pytest.approx(first, rel=1e-9, abs=1e-12)
+
+
+def test_large_multipliers_do_not_overflow():
+    huge = np.array([1e200])
+    assert _least(huge, np.eye(1), huge, huge, np.array([np.inf])) == pytest.approx(2e200)

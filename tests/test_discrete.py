@@ -1,14 +1,16 @@
 """Lanes and lists of parts: the exact optimum, against trying every combination."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
-from helpers import GB, chain, design, network, random_collective, random_graph
+from helpers import GB, chain, collective, design, network, random_collective, random_graph
 from numpy.random import default_rng
 
 from libra.choices import Choice
 from libra.collectives import Algorithm, CollectiveModel, Contention
+from libra.cost import PartPrices, PriceList
 from libra.design import time_design
 from libra.errors import InfeasibleError
 from libra.network import Dimension, Network
@@ -206,3 +208,36 @@ def test_no_choices_meet_an_equality():
     assert [c.constraint for c in caught.value.conflict] == ["total == 110 GB/s"]
     assert "no lanes or parts on offer" in str(caught.value)
     assert "write 'total == 100 GB/s'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("free", "rows", "way_out"),
+    [
+        (False, ["total <= 100 GB/s", "b >= 80 GB/s"], "total <= 125 GB/s"),
+        (False, ["total == 100 GB/s", "b >= 90 GB/s"], "total == 125 GB/s"),
+        # A dimension whose bandwidth is free must be left some.
+        (True, ["total <= 100 GB/s", "b >= 80 GB/s"], "total <= 100.1 GB/s"),
+        (True, ["total == 100 GB/s", "b >= 90 GB/s"], "total == 100.1 GB/s"),
+        (True, ["total <= 100 GB/s", "b >= 80 GB/s", "a >= 10 GB/s"], "total <= 110 GB/s"),
+    ],
+)
+def test_the_way_out_of_whole_parts_leads_out(free, rows, way_out):
+    lane, most = [25 * GB, 25 * GB], [4, 4]
+    if free:
+        lane[0] = most[0] = None
+    net = network("RI(4)_SW(8)", lane=lane, max_lanes=most)
+    graphs = chain(collective("all-reduce", 1e9, (4, 8)))
+    with pytest.raises(InfeasibleError) as caught:
+        optimize_design(design(net, graphs, rows))
+    assert [c.constraint for c in caught.value.conflict] == rows[:2]
+    assert f"write '{way_out}'" in str(caught.value)
+    assert optimize_design(design(net, graphs, [way_out, *rows[1:]])).gap <= 1e-6
+
+
+def test_a_step_of_a_price_that_no_choice_reaches():
+    net = lanes("RI(4)_SW(8)", 10.0, 4)
+    steps = ((100 * GB, 1 / GB), (np.inf, 2 / GB))
+    parts = PartPrices(steps, steps, steps)
+    d = design(net, chain(collective("all-reduce", 1e9, (4, 8))))
+    d = dataclasses.replace(d, prices=PriceList({"a": parts, "b": parts}))
+    assert optimize_design(d).bandwidth == pytest.approx([40 * GB, 40 * GB])

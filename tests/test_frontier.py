@@ -68,6 +68,8 @@ def test_what_has_no_frontier():
         time_cost_frontier(problem(), 1)
     with pytest.raises(InfeasibleError):
         time_cost_frontier(problem(["total <= 5 GB/s", "dim1 >= 6 GB/s"]))
+    with pytest.raises(FieldError, match="needs a cost that varies, got figures that are all 0"):
+        time_cost_frontier(design(NET, LOAD, ["total <= 500 GB/s"], usd=[0.0] * 3))
 
 
 def test_as_table_csv_and_json():

@@ -1,12 +1,14 @@
 """Objectives ``cost`` and ``worst-time``, and time limits, against grids, scipy and their laws."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from helpers import GB, chain, collective, design, network
 from scipy.optimize import minimize
 
 from libra.design import Objective
-from libra.errors import FieldError, InfeasibleError
+from libra.errors import FieldError, InfeasibleError, InputError
 from libra.evaluate import evaluate_design
 from libra.optimize import best_alone, optimize_design
 from libra.time_limits import TimeLimit, parse_time_limit
@@ -142,6 +144,20 @@ def test_contradictory_time_targets():
     with pytest.raises(InfeasibleError) as caught:
         optimize_design(goal("time", ["total <= 100 GB/s"], limits))
     assert [c.constraint for c in caught.value.conflict] == [*limits, "total <= 100 GB/s"]
+
+
+@pytest.mark.parametrize("lane", [None, 25 * GB])
+def test_a_network_that_never_ends_a_step_is_not_the_cheapest(lane):
+    net = network("RI(4)_SW(8)", lane=[None, lane], max_lanes=[None, lane and 4])
+    load = [chain(collective("all-reduce", 1e9, extents)) for extents in ((4, 8), (1, 8))]
+    d = design(net, load, ["b >= 10 GB/s"], objective="cost")
+    with pytest.raises(InputError, match="no least bandwidth or time limit for a"):
+        optimize_design(d)
+    some = (limit("time(w1) <= 900 ms"),)
+    with pytest.raises(InputError, match="no least bandwidth or time limit for a"):
+        optimize_design(dataclasses.replace(d, time_limits=some))
+    some = (limit("time(w0) <= 900 ms"),)
+    assert optimize_design(dataclasses.replace(d, time_limits=some)).step_time < 1.8
 
 
 def test_cost_of_nothing_is_refused():

@@ -1,6 +1,7 @@
 """Scenarios: robust optima against line searches and grids, sampling, and what is refused."""
 
 import dataclasses
+import json
 from functools import cache
 from pathlib import Path
 
@@ -9,14 +10,16 @@ import pytest
 from helpers import GB, design, network, random_graph
 from numpy.random import default_rng
 
+from libra.check import summarize_design
 from libra.choices import Choice
 from libra.design import Robustness, Scenario, time_design
-from libra.errors import InputError
+from libra.errors import InfeasibleError, InputError
 from libra.evaluate import evaluate_design
 from libra.load import load_design
 from libra.network import Network
 from libra.optimize import optimize_design
 from libra.scenarios import SampleEntry, ScenariosEntry, scenario_overrides
+from libra.screen import check_table, render
 from libra.timing import critical_path
 
 TRACE = (
@@ -193,6 +196,11 @@ BAD = [
     ("  minimize: regrets\n  cases: [{name: a}]\n", "Did you mean 'regret'?"),
     ("  samples: {count: 2, vary: {workloads.w.weight: 1..2}}\n", "seed: is missing"),
     ("  samples: {count: 2, seed: 1, vary: {workloads.w.weight: 1-2}}\n", "must be a range or a list, got '1-2'"),
+    ("  samples: {count: 2, seed: 1, vary: {workloads.w.weight: 1..abc}}\n", "must be a range or a list, got '1..abc'"),
+    ("  samples: {count: 2, seed: 1, vary: {workloads.w.weight: 1e..3}}\n", "must be a range or a list, got '1e..3'"),
+    ("  samples: {count: 2, seed: 1, vary: {workloads.w.weight: 3..1}}\n", "a range rises, got '3..1'"),
+    ("  - {name: a, set: {network.pod.size: 16}}\n", "cannot change what can be built"),
+    ("  - {name: a, set: {network.pod.topology: ring}}\n", "cannot change what can be built"),
     ("  samples: {count: 0, seed: 1, vary: {workloads.w.weight: 1..2}}\n", "must be from 1 to 1000, got 0"),
 ]  # fmt: skip
 
@@ -222,3 +230,149 @@ def test_objectives_that_scenarios_do_not_have(tmp_path):
         load_design(write(tmp_path, "  - {name: a}\n", extra.replace("1 USD", "2 USD")))
     )
     assert result.objective_value == pytest.approx(plain.objective_value, rel=1e-5)
+
+
+LANES = """network:
+  - {topology: ring, size: 4, tier: node, lane: 10 GB/s, max_lanes: 10}
+  - {topology: switch, size: 8, tier: pod, FIELDS}
+workloads: [{name: w, trace: w.txt}]
+constraints: [cost <= 4000 USD, pod <= 50 GB/s]
+prices: {node: {link: 1 USD/(GB/s)}, pod: {link: 1 USD/(GB/s), switch: 0 USD/(GB/s), nic: 0 USD/(GB/s)}}
+scenarios:
+  - {name: as is}
+  - {name: dear, set: {PATH: PRICE}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "price"),
+    [
+        ("lane: 10 GB/s, max_lanes: 10", "prices.pod.link", "3 USD/(GB/s)"),
+        (
+            "bandwidth_choices: [{bandwidth: 10 GB/s, price: 10 USD}, "
+            "{bandwidth: 40 GB/s, price: 45 USD}, {bandwidth: 60 GB/s, price: 60 USD}]",
+            "network.pod.bandwidth_choices.1.price",
+            "300 USD",
+        ),
+    ],
+)
+def test_cost_limits_of_parts_hold_in_every_scenario(tmp_path, fields, path, price):
+    Path(tmp_path, "w.txt").write_text(TRACE)
+    text = LANES.replace("FIELDS", fields).replace("PATH", path).replace("PRICE", price)
+    file = Path(tmp_path, "d.yaml")
+    file.write_text(text)
+    d = load_design(file)
+    result = optimize_design(d)
+    costs = [case.pricing.cost(result.bandwidth) for _, case in d.cases]
+    assert max(costs) <= 4000 * (1 + 1e-9)
+    options = [
+        np.array([x.bandwidth, y.bandwidth])
+        for x in d.network.dimensions[0].choices
+        for y in d.network.dimensions[1].choices
+    ]
+    least = min(
+        sum(s * critical_path(t, b).time for (s, _), t in zip(d.cases, time_design(d), strict=True))
+        for b in options
+        if max(case.pricing.cost(b) for _, case in d.cases) <= 4000 and b[1] <= 50 * GB
+    )
+    assert result.objective_value == pytest.approx(least, rel=1e-6)
+    assert [p.constraint for p in result.shadow_prices] == [
+        "cost <= 4000 USD",
+        "pod <= 50 GB/s",
+        "dear: cost <= 4000 USD",
+    ]
+    assert result.shadow_prices[2].slack == pytest.approx(4000 - costs[1])
+
+
+LIMITS = "constraints: [total <= 100 GB/s, time(w) <= 60 ms]\n"
+
+
+def test_time_limits_are_those_of_the_scenarios(tmp_path):
+    path = write(
+        tmp_path, "  - {name: as is}\n  - {name: slow, set: {network.pod.efficiency: 0.5}}\n"
+    )
+    path.write_text(path.read_text().replace("constraints: [total <= 100 GB/s]\n", LIMITS))
+    d = load_design(path)
+    result = optimize_design(d)
+    times = [
+        critical_path(time_design(case)[0], result.bandwidth).time
+        for case in (x for _, x in d.cases)
+    ]
+    for other in (result, evaluate_design(d, result.bandwidth)):
+        slacks = {p.constraint: p.slack for p in other.shadow_prices if p.slack_unit == "s"}
+        assert slacks == pytest.approx(
+            {
+                "as is: time(w) <= 60 ms": 0.06 - times[0],
+                "slow: time(w) <= 60 ms": 0.06 - times[1],
+            }
+        )
+
+
+def test_time_limits_that_a_scenario_cannot_meet_name_it_and_the_way_out(tmp_path):
+    path = write(
+        tmp_path,
+        "  - {name: slow, set: {network.pod.efficiency: 0.5}}\n"
+        "  - {name: slower, set: {network.pod.efficiency: 0.2}}\n"
+        "  - {name: slow too, set: {network.pod.efficiency: 0.5}}\n",
+    )
+    text = path.read_text().replace("constraints: [total <= 100 GB/s]\n", LIMITS)
+    path.write_text(text.replace("60 ms", "14 ms"))
+    with pytest.raises(InfeasibleError) as caught:
+        optimize_design(load_design(path))
+    lines = str(caught.value).splitlines()
+    assert [x.split("d.yaml")[1] for x in lines[1:3]] == [
+        ":7: slow too: time(w) <= 14 ms",
+        ":7: total <= 100 GB/s",
+    ]
+    way_out = lines[3].split("'")[1]
+    path.write_text(text.replace("time(w) <= 60 ms", way_out))
+    slowest = max(s.step_time for s in optimize_design(load_design(path)).scenarios)
+    assert slowest > 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "extra"),
+    [
+        ("time(w) <= 60 ms", "objective: cost\n"),
+        ("cost >= 0 USD", "objective: time-cost\nprices: {npu: 25000 USD}\n"),
+    ],
+)
+def test_objectives_that_need_no_limits_on_bandwidths(tmp_path, limit, extra):
+    slow = "  - {name: as is}\n  - {name: slow, set: {network.pod.efficiency: 0.5}}\n"
+    path = write(tmp_path, slow, extra)
+    path.write_text(path.read_text().replace("total <= 100 GB/s", limit))
+    result = optimize_design(load_design(path))
+    assert result.gap <= 1e-5
+    assert [(s.best, s.regret) for s in result.scenarios] == [(None, None)] * 2
+    assert "no limit" in str(result)
+    assert json.loads(result.to_json())["scenarios"][0]["best_s"] is None
+    assert evaluate_design(result.design, result.bandwidth).objective_value == pytest.approx(
+        result.objective_value, rel=1e-6
+    )
+
+
+def test_check_shows_parts_limits_and_scenarios(tmp_path):
+    Path(tmp_path, "w.txt").write_text(TRACE)
+    path = Path(tmp_path, "d.yaml")
+    path.write_text(
+        BASE.replace("tier: node", "tier: node, lane: 10 GB/s, max_lanes: 6")
+        .replace("tier: pod", "tier: pod, radix: 4")
+        .replace("GB/s]", "GB/s, time(w) <= 90 ms]")
+        + "power: default\nscenarios:\n  minimize: worst\n  cases:\n    - {name: as is}\n"
+        "    - {name: slow, weight: 3, set: {network.pod.efficiency: 0.5}}\n"
+    )
+    summary = summarize_design(load_design(path))
+    assert summary["constraints"] == ["total <= 100 GB/s", "time(w) <= 90 ms"]
+    assert summary["dimension_details"][0]["choices_GBps"] == [10, 20, 30, 40, 50, 60]
+    assert summary["dimension_details"][1]["radix"] == 4
+    assert summary["scenarios"]["cases"][1] == {"name": "slow", "share": 0.75}
+    text = render(check_table(summary))
+    for part in (
+        "10, 20, …, 60",
+        "any",
+        "switch, radix 4",
+        "W per GB/s",
+        "time(w) <= 90 ms",
+        "worst over as is (25.0%), slow (75.0%)",
+    ):
+        assert part in text

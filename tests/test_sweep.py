@@ -45,6 +45,7 @@ def test_axes(text, values):
     [
         ("a", "needs PATH=VALUES, got 'a'"),
         ("a=", "needs PATH=VALUES"),
+        ("a=,", "there are no values, got 'a=,'"),
         ("a=1..3", "a range is LOW..HIGH:STEP, got '1..3'"),
         ("a=3..1:1", "a range rises, got 3..1:1"),
         ("a=1..3:0", "a step is above 0"),
@@ -102,7 +103,9 @@ def test_conflicts_are_rows_and_wrong_values_end_it():
     assert [row.status for row in rows] == ["infeasible", "optimal", "optimal"]
     assert "cannot hold together" in rows[0].to_dict()["message"]
     assert rows[1].to_dict()["value"] == 80
-    with pytest.raises(InputError, match="unknown value, got 'speed'"):
+    with pytest.raises(
+        InputError, match="--vary objective=speed: objective: unknown value, got 'speed'"
+    ):
         list(sweep_design(reader, [parse_axis("objective=time,speed")]))
     with pytest.raises(InputError, match="no constraint has this left side, got 'totl'"):
         list(sweep_design(reader, [parse_axis("constraints.totl=1..2:1")]))
@@ -138,7 +141,7 @@ def test_compare_designs_and_results(tmp_path):
         ("{", "is not JSON, got something else"),
         ("[]", "is not a result: status, network"),
         ('{"status": 1}', "is not a result: network, dimensions"),
-        ("[" * 100_000, "JSON|recursion"),
+        ("[" * 100_000, "JSON|nested too deeply"),
     ],
 )
 def test_compare_refuses_other_files(tmp_path, content, message):
@@ -148,6 +151,32 @@ def test_compare_refuses_other_files(tmp_path, content, message):
         compare_files([path, path])
     with pytest.raises(InputError, match="two or more files are compared, got 1"):
         compare_files([EXAMPLE])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("bandwidth_GBps", "abc"),
+        ("bandwidth_GBps", [1, 2]),
+        ("bandwidth_GBps", [1, 2, 3, "4"]),
+        ("dimensions", [[1], 2, 3, 4]),
+        ("workloads", [1]),
+        ("workloads", [{"name": "w"}]),
+        ("workloads", [{"name": ["w"], "step_time_s": 1}]),
+        ("step_time_s", "x"),
+        ("network_cost_usd", [1]),
+        ("network_power_w", 10**400),
+    ],
+)
+def test_compare_refuses_values_of_another_kind(tmp_path, key, value):
+    data = optimize_design(load_design(EXAMPLE)).to_dict() | {key: value}
+    path = Path(tmp_path, "r.json")
+    path.write_text(json.dumps(data))
+    with pytest.raises(InputError, match=f"is not a result: {key} is of another kind, got"):
+        compare_files([path, EXAMPLE])
+    path.write_text(json.dumps(data | {key: float("nan")}))
+    with pytest.raises(InputError, match="holds a number that JSON has not, got NaN"):
+        compare_files([path, EXAMPLE])
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -167,4 +167,6 @@ def _uneven(dimension: Dimension, choice: Choice | None) -> str:
     links = (2 if dimension.size > 2 else 1) if ring else dimension.size - 1
     if choice.lanes % links == 0:
         return ""
-    return f"{choice.lanes} lanes do not share out evenly over {links} links of an NPU"
+    one = choice.lanes == 1
+    lanes = "1 lane does" if one else f"{choice.lanes} lanes do"
+    return f"{lanes} not share out evenly over {links} links of an NPU"

@@ -142,7 +142,7 @@ def _least(gradient: Floats, forms: Floats, u: Floats, load: Floats, limit: Floa
     """Lower bound of ``sum_f a_f / (H_f . B) + g . B`` for 0 <= B <= limit that u >= 0 proves."""
     rest = gradient - u @ forms
     negative = rest < 0
-    least = float(2 * np.sqrt(load * u).sum())
+    least = float(2 * (np.sqrt(load) * np.sqrt(u)).sum())  # load * u may overflow
     if negative.any():
         least += float(rest[negative] @ limit[negative])
     return least

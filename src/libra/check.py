@@ -27,6 +27,8 @@ def summarize_design(design: Design) -> dict[str, Any]:
                 "size": d.size,
                 "latency_s": d.latency,
                 "tier": d.tier,
+                "radix": d.radix,
+                "choices_GBps": d.choices and [c.bandwidth / GB_PER_S for c in d.choices],
                 **_first_rates(design, k),
             }
             for k, (name, d) in enumerate(zip(network.names, network.dimensions, strict=True))
@@ -35,7 +37,8 @@ def summarize_design(design: Design) -> dict[str, Any]:
         "objective": design.objective.value,
         "training_loop": design.training_loop.kind.value,
         "collective_model": _collective_model(design.collectives),
-        "constraints": [row.text for row in design.rows],
+        "constraints": [*(row.text for row in design.rows), *(x.text for x in design.time_limits)],
+        "scenarios": _scenarios(design),
         "warnings": list(design.warnings),
     }
 
@@ -48,6 +51,16 @@ def _first_rates(design: Design, dimension: int) -> dict[str, float | None]:
     return {
         "price_usd_per_GBps": float(pricing.price[column] * GB_PER_S),
         "power_w_per_GBps": watts,
+    }
+
+
+def _scenarios(design: Design) -> dict[str, Any] | None:
+    """What is made small over the scenarios, and their shares; None: there are none."""
+    if not design.scenarios:
+        return None
+    return {
+        "minimize": design.robustness.value,
+        "cases": [{"name": s.name, "share": s.share} for s in design.scenarios],
     }
 
 

@@ -56,6 +56,8 @@ class LinearConstraint:
         Where it stands; line 0: nowhere.
     multiple : float
         How often the network's cost or power stands in it.
+    scenario : int or None
+        Which scenario of a design it holds in; None: it is the design's own.
     """
 
     text: str
@@ -66,6 +68,7 @@ class LinearConstraint:
     file: str = ""
     line: int = 0
     multiple: float = 0.0
+    scenario: int | None = None
 
     @property
     def unit(self) -> tuple[str, float]:

@@ -219,15 +219,35 @@ class Design:
 
     @cached_property
     def all_rows(self) -> tuple[LinearConstraint, ...]:
-        """Rows of a program: `rows`, those of scenarios that differ from them, `column_rows`."""
-        seen = {_row_key(row) for row in self.rows}
+        """Rows of a program: `stated_rows` and `column_rows`."""
+        return (*self.stated_rows, *self.column_rows)
+
+    @cached_property
+    def stated_rows(self) -> tuple[LinearConstraint, ...]:
+        """What users wrote: `rows`, and those of scenarios that differ from them."""
+        seen = {_row_key(row, self.pricing) for row in self.rows}
         others = []
-        for scenario in self.scenarios:
+        for k, scenario in enumerate(self.scenarios):
             for row in scenario.design.rows:
-                if _row_key(row) not in seen:
-                    seen.add(_row_key(row))
-                    others.append(replace(row, text=f"{scenario.name}: {row.text}"))
-        return (*self.rows, *others, *self.column_rows)
+                key = _row_key(row, scenario.design.pricing)
+                if key not in seen:
+                    seen.add(key)
+                    others.append(replace(row, text=f"{scenario.name}: {row.text}", scenario=k))
+        return (*self.rows, *others)
+
+    @property
+    def job_limits(self) -> tuple[tuple[int, TimeLimit], ...]:
+        """Time limits with the job that each is on, by scenario; a job is a workload in one."""
+        found: list[tuple[int, TimeLimit]] = []
+        first = 0
+        for k, (_, case) in enumerate(self.cases):
+            names = [w.name for w in case.workloads]
+            prefix = f"{self.scenarios[k].name}: " if self.scenarios else ""
+            for limit in case.time_limits:
+                job = first + names.index(limit.workload)
+                found.append((job, replace(limit, text=prefix + limit.text)))
+            first += len(names)
+        return tuple(found)
 
     @cached_property
     def mean_pricing(self) -> Pricing:
@@ -238,14 +258,23 @@ class Design:
 
     def row_slack(self, row: LinearConstraint, bandwidth: NDArray[np.float64]) -> float:
         """Room that a constraint leaves at given bandwidths [bytes/s, USD or W]."""
+        pricing = self.row_pricing(row)
         if row.kind is BANDWIDTH:
-            return row.slack(self.pricing.split(bandwidth))
-        amounts = self.pricing.costs if row.kind is MONEY else self.pricing.powers
+            return row.slack(pricing.split(bandwidth))
+        amounts = pricing.costs if row.kind is MONEY else pricing.powers
         return row.slack(bandwidth, float(amounts(bandwidth).sum()))
 
+    def row_pricing(self, row: LinearConstraint) -> Pricing:
+        """Pricing that a constraint counts: that of its scenario, or of the design itself."""
+        return self.pricing if row.scenario is None else self.scenarios[row.scenario].design.pricing
 
-def _row_key(row: LinearConstraint) -> tuple[bytes, str, float]:
-    return row.coefficients.tobytes(), row.relation, row.bound
+
+def _row_key(row: LinearConstraint, pricing: Pricing) -> tuple[bytes, ...]:
+    """What tells a row from others: what it says, and what choices count in it."""
+    tables = [t for t in pricing.tables if t is not None and row.kind is not BANDWIDTH]
+    amounts = [(t.cost if row.kind is MONEY else t.power).tobytes() for t in tables]
+    says = f"{row.relation} {row.bound!r}".encode()
+    return row.coefficients.tobytes(), says, *amounts
 
 
 def fixed_cost(network: Network, prices: PriceList, power: PowerList | None) -> float:

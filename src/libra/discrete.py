@@ -166,7 +166,8 @@ def _solve_choices(
             _time_rows(at, search, goal),
         ]
     matrix, lower, upper = (np.concatenate(part) for part in zip(*blocks, strict=True))
-    size = np.maximum(np.abs(matrix).max(axis=1), 1e-300)
+    size = np.abs(matrix).max(axis=1)
+    size[size == 0] = 1.0  # e.g. a step of a price that no choice reaches
     cost, free = np.zeros(at.width), np.flatnonzero(~parts.fixed)
     cost[: at.columns] = goal.spend * parts.cost / at.unit
     cost[at.columns + free] = goal.price[free] * _GB / at.unit

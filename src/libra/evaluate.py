@@ -74,16 +74,17 @@ def evaluate_design(design: Design, bandwidth: Sequence[float]) -> Result:
         references=targets.references,
         shadow=shadow_prices(design, given, None, None),
     )
-    times = np.array([w.step_time for w in result.workloads])
+    timings = result.timings
+    if design.scenarios:
+        timings = time_design(design, best_schedules(design, given))
+    times = np.array([critical_path(timing, given).time for timing in timings])
     limits = limit_prices(design, targets.seconds, times, None)
     result = replace(result, design=design, shadow_prices=result.shadow_prices + limits)
     if not design.scenarios:
         return result
     assert targets.best is not None
-    timings = time_design(design, best_schedules(design, given))
-    each = np.array([critical_path(timing, given).time for timing in timings])
     alone = optimize_design(nominal).bandwidth
-    found = scenario_results(design, each, targets.best, alone)
+    found = scenario_results(design, times, targets.best, alone)
     value = robust_value(design, found, design.mean_pricing.cost(given))
     return replace(result, objective_value=value, scenarios=found)
 

@@ -75,7 +75,7 @@ def _whole_parts(result: Result) -> list[str]:
     if best is None or not best > 0:
         return []
     return [
-        f"Whole lanes and parts make {_goal(result)[0]} {value / best - 1:.3%} "
+        f"Whole lanes and parts make {_goal(result)[0]} {max(value / best - 1, 0):.3%} "
         "larger than bandwidths that could be split at will."
     ]
 

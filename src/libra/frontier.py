@@ -163,6 +163,14 @@ def _require_frontier(design: Design, points: int, against: Against) -> None:
         raise FieldError(
             "power", "nothing says what the network draws, got no power:. Add power: default."
         )
+    pricing = design.pricing
+    if not (pricing.price if against is Against.COST else pricing.power).any():
+        name = "prices" if against is Against.COST else "power"
+        raise FieldError(
+            name,
+            f"a frontier needs a {against.value} that varies, got figures that are all 0. Give "
+            "what counts a figure.",
+        )
     if design.scenarios:
         raise FieldError(
             "scenarios", "a frontier is that of one scenario, got several. Remove scenarios:."

@@ -19,10 +19,13 @@ Floats = NDArray[np.float64]
 
 _GB = 1e9
 _SLACK = 1e-9
+_SOME = 1e-6
+_ROOM = 1e-3
+"""Parts of the largest choice that free dimensions with traffic need, and that a way out leaves."""
 
 
 def explain_no_choice(
-    parts: Parts, rows: Rows, constraints: Sequence[LinearConstraint]
+    parts: Parts, rows: Rows, constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]
 ) -> InfeasibleError | None:
     """Error that names a smallest set of constraints that no choices meet; None if some do.
 
@@ -34,31 +37,40 @@ def explain_no_choice(
     constraints : sequence of LinearConstraint
         Those that a user wrote come first; a row without a line is kept out of the conflict unless
         it is needed.
+    used : ndarray of bool, shape (columns,)
+        Those of dimensions that carry traffic and so need some bandwidth.
     """
     kept = list(range(len(rows.bound)))
-    if _extreme(parts, rows, kept, None).feasible:
+    starving = used & ~parts.fixed
+    if _extreme(parts, rows, kept, None, starving).feasible:
         return None
     for k in list(kept):
         rest = [other for other in kept if other != k]
-        if not _extreme(parts, rows, rest, None).feasible:
+        if not _extreme(parts, rows, rest, None, starving).feasible:
             kept = rest
     items, helped = [], False
     for k in kept:
         row = constraints[rows.source[k]]
-        way_out = "" if helped else _way_out(parts, rows, k, row)
+        way_out = "" if helped else _way_out(parts, rows, k, row, starving)
         helped = helped or bool(way_out)
         items.append(Conflict(row.text, row.line, row.file, way_out))
     few = "these constraints" if len(items) > 1 else "this constraint"
-    return InfeasibleError(f"infeasible: no lanes or parts on offer meet {few}:", items)
+    beside = " while every dimension with traffic has some bandwidth" if starving.any() else ""
+    return InfeasibleError(f"infeasible: no lanes or parts on offer meet {few}{beside}:", items)
 
 
-def _way_out(parts: Parts, rows: Rows, k: int, row: LinearConstraint) -> str:
+def _way_out(
+    parts: Parts, rows: Rows, k: int, row: LinearConstraint, starving: NDArray[np.bool_]
+) -> str:
     """Nearest right side of a row that some choices reach with all other rows; empty: none."""
     others = [other for other in range(len(rows.bound)) if other != k]
     reached = []
     for sign in (1.0,) if k >= rows.equal else (1.0, -1.0):
         side = np.concatenate([parts.rows[k], rows.matrix[k] * ~parts.fixed])
-        answer = _extreme(parts, rows, others, sign * side, beyond=(k, sign))
+        cost, beyond = sign * side, (k, sign)
+        answer = _extreme(parts, rows, others, cost, starving, _ROOM, beyond)
+        if not answer.feasible:
+            answer = _extreme(parts, rows, others, cost, starving, _SOME, beyond)
         if answer.feasible:
             reached.append(sign * answer.bound / rows.factor[k] / row.unit[1])
     if not reached:
@@ -74,10 +86,13 @@ def _extreme(
     rows: Rows,
     kept: Sequence[int],
     cost: Floats | None,
+    starving: NDArray[np.bool_],
+    share: float = _SOME,
     beyond: tuple[int, float] | None = None,
 ) -> LinearAnswer:
     """Least cost over choices and free columns under some rows, or any if there is no cost.
 
+    Dimensions with `starving` columns get at least a `share` of the largest choice.
     `beyond` is a row, with a sign, whose signed left side must be at least its signed bound.
     """
     choices, columns = len(parts.owner), len(parts.fixed)
@@ -86,9 +101,16 @@ def _extreme(
     sides = np.hstack([parts.rows, rows.matrix * ~parts.fixed])
     give = _SLACK * np.abs(rows.bound)
     lower = np.where(np.arange(len(give)) < rows.equal, rows.bound - give, -np.inf)
-    matrix = np.vstack([one, sides[kept]])
-    low = np.concatenate([np.ones(len(one)), lower[kept]])
-    high = np.concatenate([np.ones(len(one)), (rows.bound + give)[kept]])
+    floors = np.zeros((0, choices + columns))
+    owner = parts.pricing.owner
+    for d in np.unique(owner[starving]):
+        floors = np.vstack([floors, np.concatenate([np.zeros(choices), owner == d])])
+    least = share * float(parts.columns.sum(axis=1).max())
+    matrix = np.vstack([one, sides[kept], floors])
+    low = np.concatenate([np.ones(len(one)), lower[kept], np.full(len(floors), least)])
+    high = np.concatenate(
+        [np.ones(len(one)), (rows.bound + give)[kept], np.full(len(floors), np.inf)]
+    )
     if beyond is not None:
         k, sign = beyond
         matrix = np.vstack([matrix, sign * sides[k]])
@@ -96,7 +118,8 @@ def _extreme(
         high = np.append(high, np.inf)
     scale = np.concatenate([np.ones(choices), np.full(columns, _GB)])
     matrix = matrix * scale
-    size = np.maximum(np.abs(matrix).max(axis=1), 1e-300)
+    size = np.abs(matrix).max(axis=1)
+    size[size == 0] = 1.0
     price = np.zeros(choices + columns) if cost is None else cost * scale
     unit = float(np.abs(price).max()) or 1.0
     answer = solve_linear(

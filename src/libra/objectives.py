@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from libra.constraints import LinearConstraint
 from libra.design import Design, Objective, Robustness
 from libra.discrete import reach
+from libra.errors import InputError
 from libra.feasibility import check_bounded
 from libra.parts import build_parts
 from libra.product import minimise_product
@@ -33,6 +34,9 @@ PROMISE = {
 }
 """Largest relative gap of a result."""
 
+_NOTHING = 1e-6
+"""Part of the largest bandwidth that stands for none."""
+
 
 @dataclass(frozen=True, eq=False)
 class Targets:
@@ -41,13 +45,13 @@ class Targets:
     Attributes
     ----------
     seconds : ndarray, shape (time limits,)
-        Of the design itself.
+        Of the design, or scenario by scenario.
     limits : ndarray, shape (jobs,)
         Largest step time allowed [s]; infinite: any. A job is a workload in a scenario.
     references : ndarray, shape (jobs,), or None
         Each workload's own best under the linear constraints [s].
     best : ndarray, shape (scenarios,), or None
-        Each scenario's own best weighted step time [s].
+        Each scenario's own best weighted step time [s]; NaN: nothing limits its bandwidths.
     """
 
     seconds: Floats
@@ -68,7 +72,7 @@ def search_design(
     weights = np.array([share * w.weight for share, case in design.cases for w in case.workloads])
     pricing = design.mean_pricing
     program = build_program(timings, weights, rows, pricing.owner)
-    parts = build_parts(pricing, rows, program.rows)
+    parts = build_parts(pricing, rows, program.rows, design.row_pricing)
     start = np.zeros(0) if scale is None else scale
     search = Search(program, list(cuts), limits=targets.limits, parts=parts, scale=start)
     search.known.update(cut_key(cut) for cut in cuts)
@@ -119,7 +123,32 @@ def _minimise_time_cost(design: Design, search: Search, targets: Targets) -> Opt
 def _minimise_cost(design: Design, search: Search, targets: Targets) -> Optimum:
     price = design.mean_pricing.price
     check_bounded(search.program, design.network, design.rows, price)
-    return reach(search, Goal(price, 0 * search.program.weights, search.limits, spend=1.0))
+    optimum = reach(search, Goal(price, 0 * search.program.weights, search.limits, spend=1.0))
+    if np.isfinite(optimum.value):
+        _require_some_bandwidth(design, search, optimum.bandwidth)
+    return optimum
+
+
+def _require_some_bandwidth(design: Design, search: Search, columns: Floats) -> None:
+    """Refuse a cheapest network that saves a dimension on which a workload without limit depends.
+
+    Raises
+    ------
+    InputError
+        Names the dimensions.
+    """
+    bandwidth = search.program.join(columns)
+    timings = zip(search.program.timings, search.limits, strict=True)
+    needed = [timing.step_traffic > 0 for timing, limit in timings if np.isinf(limit)]
+    none = bandwidth <= _NOTHING * bandwidth.max()
+    saved = none & np.any(needed, axis=0) if needed else none & False
+    if saved.any():
+        names = " and ".join(n for n, x in zip(design.network.names, saved, strict=True) if x)
+        raise InputError(
+            f"objective: nothing keeps a dimension with traffic from costing nothing, got no least "
+            f"bandwidth or time limit for {names}. Add a time limit (time(gpt-3) <= 900 ms, "
+            "slowdown(gpt-3) <= 1.1) or a least bandwidth (pod >= 10 GB/s)."
+        )
 
 
 def _minimise_worst_time(design: Design, search: Search, targets: Targets) -> Optimum:

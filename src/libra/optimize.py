@@ -19,7 +19,7 @@ from libra.design import (
     best_schedules,
     time_design,
 )
-from libra.errors import SolverError
+from libra.errors import SolverError, UnboundedError
 from libra.feasibility import explain_infeasible, implied_equalities
 from libra.no_choice import explain_no_choice
 from libra.objectives import PROMISE, Targets, minimise_objective, search_design
@@ -143,15 +143,10 @@ def find_targets(design: Design, memory: Memory | None = None) -> Targets:
     """Time limits in seconds; solves each workload and each scenario alone where that is needed."""
     if design.scenarios:
         each = [find_targets(case, memory) for _, case in design.cases]
-        best = [
-            optimize_design(
-                replace(case, objective=Objective.TIME, time_limits=()), memory
-            ).step_time
-            for _, case in design.cases
-        ]
+        best = [_least_time(case, memory) for _, case in design.cases]
         limits = np.concatenate([t.limits for t in each])
-        nominal = find_targets(replace(design, scenarios=()), memory)
-        return Targets(nominal.seconds, limits, None, np.array(best))
+        seconds = np.concatenate([t.seconds for t in each])
+        return Targets(seconds, limits, None, np.array(best))
     names = [w.name for w in design.workloads]
     limits = np.full(len(names), np.inf)
     references: Floats | None = None
@@ -165,6 +160,17 @@ def find_targets(design: Design, memory: Memory | None = None) -> Targets:
             seconds[k] *= references[at]
         limits[at] = min(limits[at], seconds[k])
     return Targets(seconds, limits, references)
+
+
+def _least_time(case: Design, memory: Memory | None) -> float:
+    """Least weighted step time of a scenario alone [s]; NaN: nothing limits its bandwidths."""
+    alone = replace(case, objective=Objective.TIME, time_limits=())
+    try:
+        return optimize_design(alone, memory).step_time
+    except UnboundedError:
+        if case.objective is Objective.TIME:
+            raise
+        return float("nan")  # The objective cost needs no limits on bandwidths.
 
 
 def best_alone(design: Design, workload: Workload, memory: Memory | None = None) -> float:
@@ -219,18 +225,13 @@ def _explain_failure(
     design: Design, targets: Targets, search: Search, rows: tuple[LinearConstraint, ...]
 ) -> None:
     """Raise the reason why a search found no optimum, if it is the design's fault."""
-    error = explain_infeasible(rows, search.program.used)
-    if error is None and search.parts is not None:
-        error = explain_no_choice(search.parts, search.program.rows, rows)
-    if error is None and np.isfinite(targets.limits).any() and not design.scenarios:
-        error = explain_too_slow(
-            search.program,
-            rows,
-            design.time_limits,
-            [w.name for w in design.workloads],
-            targets.seconds,
-            design.pricing,
-        )
+    used, error = search.program.used, None
+    if search.parts is not None:  # What parts reach comes first: it says how far to give way.
+        error = explain_no_choice(search.parts, search.program.rows, rows, used)
+    if error is None:
+        error = explain_infeasible(rows, used)
+    if error is None and np.isfinite(targets.limits).any():
+        error = explain_too_slow(search.program, rows, design, targets.seconds)
     if error is not None:
         raise error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,16 +61,22 @@ class Parts:
 
 
 def build_parts(
-    pricing: Pricing, constraints: Sequence[LinearConstraint], rows: Rows
+    pricing: Pricing,
+    constraints: Sequence[LinearConstraint],
+    rows: Rows,
+    pricing_of: Callable[[LinearConstraint], Pricing] | None = None,
 ) -> Parts | None:
     """Choices of a design in a program's rows; None if every bandwidth is free.
 
     Parameters
     ----------
     pricing : Pricing
+        What the objective counts.
     constraints : sequence of LinearConstraint
         Those that the rows are made of.
     rows : Rows
+    pricing_of : callable or None
+        Pricing that a constraint counts, where scenarios differ; None: the objective's.
     """
     tables = [(d, table) for d, table in enumerate(pricing.tables) if table is not None]
     if not tables:
@@ -78,7 +84,6 @@ def build_parts(
     owner = np.concatenate([np.full(len(table.bandwidth), d) for d, table in tables])
     bandwidth = np.concatenate([table.bandwidth for _, table in tables])
     cost = np.concatenate([table.cost for _, table in tables])
-    power = np.concatenate([table.power for _, table in tables])
     alone = np.zeros((len(owner), len(pricing.tables)))
     alone[np.arange(len(owner)), owner] = bandwidth
     columns = np.array([pricing.split(b) for b in alone])
@@ -88,6 +93,8 @@ def build_parts(
         if row.kind is BANDWIDTH:
             sides[k] = factor * (columns @ row.coefficients)
         else:
-            sides[k] = factor * row.multiple * (cost if row.kind is MONEY else power)
+            counted = pricing if pricing_of is None else pricing_of(row)
+            amounts = [t.cost if row.kind is MONEY else t.power for t in counted.tables if t]
+            sides[k] = factor * row.multiple * np.concatenate(amounts)
     fixed = np.isin(pricing.owner, owner)
     return Parts(owner.astype(np.int64), columns, cost, sides, fixed, pricing)

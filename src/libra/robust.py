@@ -28,8 +28,9 @@ class ScenarioResult:
         Its weight, of a sum of 1.
     step_time : float
         Weighted step time [s].
-    best : float
-        Least that it could have alone under the linear constraints [s].
+    best : float or None
+        Least that it could have alone under the linear constraints [s]; None: there is no least,
+        since they limit no bandwidth.
     nominal : float
         Step time at the bandwidths that are best for the design without scenarios [s].
     """
@@ -37,18 +38,18 @@ class ScenarioResult:
     name: str
     share: float
     step_time: float
-    best: float
+    best: float | None
     nominal: float
 
     @property
-    def regret(self) -> float:
-        """Step time over the best it could have."""
-        return self.step_time / self.best if self.best else 1.0
+    def regret(self) -> float | None:
+        """Step time over the best it could have; None where there is no best."""
+        return None if self.best is None else self.step_time / self.best if self.best else 1.0
 
     @property
-    def nominal_regret(self) -> float:
+    def nominal_regret(self) -> float | None:
         """The same of the nominal bandwidths."""
-        return self.nominal / self.best if self.best else 1.0
+        return None if self.best is None else self.nominal / self.best if self.best else 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with the keys of ``libra optimize --json``."""
@@ -74,7 +75,7 @@ def robust_value(design: Design, results: Sequence[ScenarioResult], cost: float)
         case Robustness.WORST:
             return max(r.step_time for r in results)
         case Robustness.REGRET:
-            return max(r.regret for r in results)
+            return max(r.regret for r in results if r.regret is not None)
         case Robustness.EXPECTED:
             return expected
 
@@ -90,7 +91,7 @@ def scenario_results(
     times : ndarray, shape (jobs,)
         Step time of each workload in each scenario at the robust bandwidths [s].
     best : ndarray, shape (scenarios,)
-        Each scenario's own best weighted step time [s].
+        Each scenario's own best weighted step time [s]; NaN: there is none.
     nominal : ndarray, shape (dimensions,)
         Best bandwidths of the design without scenarios [bytes/s].
     """
@@ -106,6 +107,7 @@ def scenario_results(
             sum(k * float(t) for k, t in zip(weights, part[span], strict=True))
             for part in (times, others)
         )
-        found.append(ScenarioResult(scenario.name, scenario.share, here, least, there))
+        known = None if np.isnan(least) else least
+        found.append(ScenarioResult(scenario.name, scenario.share, here, known, there))
         at += len(weights)
     return tuple(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -76,15 +75,26 @@ class SampleEntry:
         for path, spread in self.vary.items():
             if isinstance(spread, list) and spread:
                 continue
-            if not (isinstance(spread, str) and _RANGE.fullmatch(spread.strip())):
+            ends = _range_ends(spread) if isinstance(spread, str) else None
+            if ends is None:
                 raise FieldError(
                     ("vary", path),
                     f"must be a range or a list, got {shown(spread)}. Write e.g. 0.6..0.9, 4..8 "
                     "USD/(GB/s) or [1, 2].",
                 )
+            if not ends[0] <= ends[1]:
+                raise FieldError(
+                    ("vary", path), f"a range rises, got {shown(spread)}. Exchange its ends."
+                )
 
 
-_RANGE = re.compile(r"(?P<low>[-+.\deE_]+?)\.\.(?P<high>[^.\s].*|\.\d.*)")
+def _range_ends(text: str) -> tuple[float, float, str] | None:
+    """Ends of a range ``LOW..HIGH UNIT``, and the unit; None if it is none."""
+    low, _, high = text.partition("..")
+    first, last = parse_number(low), parse_number(high)
+    if first is None or last is None or first[1] or not np.isfinite([first[0], last[0]]).all():
+        return None
+    return first[0], *last
 
 
 @dataclass(frozen=True)
@@ -136,12 +146,10 @@ def _text(value: Any) -> str:
 def _draw(spread: Any, source: random.Random) -> str:
     if isinstance(spread, list):
         return _text(source.choice(spread))
-    match = _RANGE.fullmatch(spread.strip())
-    assert match is not None
-    high = parse_number(match["high"])
-    assert high is not None
-    low, top = float(match["low"]), high[0]
-    return f"{source.uniform(low, top)!r} {high[1]}".strip()
+    ends = _range_ends(spread)
+    assert ends is not None
+    low, high, unit = ends
+    return f"{source.uniform(low, high)!r} {unit}".strip()
 
 
 def add_scenarios(
@@ -194,7 +202,11 @@ def add_scenarios(
 def _require_same_network(design: Design, case: Design, name: str, place: Place) -> None:
     """Refuse a scenario whose bandwidths are not those of the design."""
     ours, theirs = design.pricing, case.pricing
-    same = design.network.names == case.network.names and np.array_equal(ours.owner, theirs.owner)
+    built = [
+        [(name, d.topology, d.size, d.radix) for name, d in zip(n.names, n.dimensions, strict=True)]
+        for n in (design.network, case.network)
+    ]
+    same = built[0] == built[1] and np.array_equal(ours.owner, theirs.owner)
     same = same and np.array_equal(ours.width, theirs.width)
     for a, b in zip(ours.tables, theirs.tables, strict=False):
         same = same and (a is None) == (b is None)
@@ -203,8 +215,8 @@ def _require_same_network(design: Design, case: Design, name: str, place: Place)
     if not same:
         raise FieldError(
             place,
-            "a scenario cannot change what can be built (dimensions, lanes, parts, steps of "
-            f"prices), got {shown(name)}. Leave these as they are.",
+            "a scenario cannot change what can be built (dimensions, radixes, lanes, parts, "
+            f"steps of prices), got {shown(name)}. Leave these as they are.",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -262,15 +262,14 @@ def _scenario_table(result: Result) -> Table:
     columns = [("Scenario", "left"), ("Share", "right"), ("Step time", "right")]
     columns += [("Best alone", "right"), ("Regret", "right"), ("Regret of nominal design", "right")]
     table = new_table(columns)
-    ordered = sorted(result.scenarios, key=lambda s: -s.regret)
+    ordered = sorted(result.scenarios, key=lambda s: -(s.regret or 0.0))
     for s in ordered[:_MOST_SCENARIOS]:
         table.add_row(
             escape(s.name),
             f"{s.share:.1%}",
             format_time(s.step_time),
-            format_time(s.best),
-            f"{max(s.regret - 1, 0):.3%}",
-            f"{max(s.nominal_regret - 1, 0):.3%}",
+            "no limit" if s.best is None else format_time(s.best),
+            *("" if r is None else f"{max(r - 1, 0):.3%}" for r in (s.regret, s.nominal_regret)),
         )
     if len(ordered) > _MOST_SCENARIOS:
         table.add_row(f"… {len(ordered) - _MOST_SCENARIOS} more")
@@ -298,7 +297,7 @@ def _without_rounding(slack: float) -> float:
 
 
 def check_table(summary: dict[str, object]) -> RenderableType:
-    """Print form of `libra.check.check_design`."""
+    """Print form of `libra.check.summarize_design`."""
     parts: list[RenderableType] = [
         Text(f"{summary['network']}, {summary['npus']:,} NPUs", style="bold")
     ]
@@ -306,15 +305,21 @@ def check_table(summary: dict[str, object]) -> RenderableType:
     latency = any(item["latency_s"] for item in details)
     columns = [("Dimension", "left"), ("Block", "left"), ("Size", "right"), ("Tier", "left")]
     columns += [("Latency of a hop", "right")] if latency else []
-    dimensions = new_table([*columns, ("USD per GB/s, all NPUs", "right")])
+    choices = any(item["choices_GBps"] for item in details)
+    columns += [("On offer, GB/s", "left")] if choices else []
+    powered = any(item["power_w_per_GBps"] is not None for item in details)
+    columns += [("USD per GB/s, all NPUs", "right")]
+    dimensions = new_table([*columns, ("W per GB/s", "right")] if powered else columns)
     for item in details:
         dimensions.add_row(
             escape(str(item["name"])),
-            str(item["topology"]),
+            str(item["topology"]) + (f", radix {item['radix']}" if item["radix"] else ""),
             str(item["size"]),
             escape(str(item["tier"])),
             *([format_time(float(str(item["latency_s"])))] if latency else []),
+            *([_offered(item["choices_GBps"])] if choices else []),
             f"{item['price_usd_per_GBps']:,.2f}",
+            *([f"{item['power_w_per_GBps']:,.2f}"] if powered else []),
         )
     parts.append(dimensions)
     for workload in _rows(summary["workloads"]):
@@ -350,6 +355,9 @@ def check_table(summary: dict[str, object]) -> RenderableType:
     constraints = summary["constraints"]
     assert isinstance(constraints, list)
     settings.add_row("Constraints", escape("\n".join(constraints) or "none"))
+    scenarios = summary["scenarios"]
+    if isinstance(scenarios, dict):
+        settings.add_row("Scenarios", escape(_scenario_line(scenarios)))
     parts.append(settings)
     warnings = summary["warnings"]
     assert isinstance(warnings, list)
@@ -369,6 +377,20 @@ def _model_lines(workload: dict[str, Any]) -> RenderableType:
     words = ", ".join(f"{key} {format_bytes(size)}" for key, size in memory.items() if size)
     lines.add_row("Memory of an NPU", f"{words} (stage {workload['fullest_stage']})")
     return lines
+
+
+def _offered(choices: object) -> str:
+    """Bandwidths that can be had [GB/s], the first and last of many."""
+    if not isinstance(choices, list):
+        return "any"
+    each = [f"{b:g}" for b in choices]
+    return ", ".join(each if len(each) <= 4 else [*each[:2], "…", each[-1]])
+
+
+def _scenario_line(scenarios: Mapping[str, Any]) -> str:
+    cases = [f"{case['name']} ({case['share']:.1%})" for case in scenarios["cases"]]
+    more = f", … {len(cases) - _MOST_SCENARIOS} more" if len(cases) > _MOST_SCENARIOS else ""
+    return f"{scenarios['minimize']} over {', '.join(cases[:_MOST_SCENARIOS])}{more}"
 
 
 def _rows(value: object) -> list[dict[str, object]]:

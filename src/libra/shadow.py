@@ -68,7 +68,7 @@ _LOOSE = 1e-6
 def shadow_prices(
     design: Design, bandwidth: Floats, rows: Rows | None, multipliers: Multipliers | None
 ) -> tuple[ShadowPrice, ...]:
-    """Slack of each linear constraint, and the change of the objective per unit of its right side.
+    """Slack of each stated constraint, and the change of the objective per unit of its right side.
 
     A row's multiplier y is the rate at which the objective falls as the row's bound rises; the row
     is `factor` times the constraint, so the rate per unit of the right side is -y factor.
@@ -80,7 +80,7 @@ def shadow_prices(
             for k, y, f in zip(rows.source, multipliers.rows, rows.factor, strict=True)
         }
     found, columns = [], design.pricing.split(bandwidth)
-    for k, row in enumerate(design.rows):
+    for k, row in enumerate(design.stated_rows):
         name, unit = row.unit
         value, slack = value_of.get(k), design.row_slack(row, bandwidth)
         size = max(float(np.abs(row.coefficients) @ columns), abs(row.bound))
@@ -109,24 +109,22 @@ def limit_prices(
     ----------
     design : Design
     seconds : ndarray, shape (time limits,)
-        The limits [s].
-    times : ndarray, shape (workloads,)
-        Step times [s].
+        The limits, scenario by scenario [s].
+    times : ndarray, shape (jobs,)
+        Step time of each workload, in each scenario [s].
     multipliers : Multipliers or None
         None: of an evaluation.
     """
-    names = [w.name for w in design.workloads]
-    found = []
-    for limit, second in zip(design.time_limits, seconds.tolist(), strict=True):
-        at = names.index(limit.workload)
+    found, limits = [], design.job_limits
+    for (at, limit), second in zip(limits, seconds.tolist(), strict=True):
         unit = second / limit.bound if limit.relative else 1.0
         slack, value = second - float(times[at]), None
         if multipliers is not None:
             # Of several limits on one workload only the tightest has a price.
             tightest = all(
                 second <= other
-                for x, other in zip(design.time_limits, seconds, strict=True)
-                if x.workload == limit.workload
+                for (job, _), other in zip(limits, seconds, strict=True)
+                if job == at
             )
             value = -float(multipliers.limits[at]) * unit if tightest else 0.0
         per = "1" if limit.relative else "s"

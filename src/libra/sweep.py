@@ -101,7 +101,10 @@ def parse_axis(text: str) -> Axis:
     if match is None:
         if ".." in spec:
             raise InputError(f"--vary: a range is LOW..HIGH:STEP, got {spec.strip()!r}. {_EXAMPLE}")
-        return Axis(path.strip(), tuple(_split(spec)))
+        values = tuple(_split(spec))
+        if not values:
+            raise InputError(f"--vary: there are no values, got {text!r}. {_EXAMPLE}")
+        return Axis(path.strip(), values)
     try:
         low, high, step = (float(match[key]) for key in ("low", "high", "step"))
     except ValueError:
@@ -184,12 +187,12 @@ def _override(reader: DesignReader, path: str, value: str) -> Override:
     """Override, with the unit of the value that it replaces if it has none itself."""
     split = parse_number(value)
     if split is None or split[1]:
-        return Override(path, value)
+        return Override(path, value, "--vary")
     try:
         current = reader.value(path)
     except ValueError as error:
         raise InputError(Problem(str(error), file=f"--vary {path}")) from None
     old = parse_number(current) if isinstance(current, str) else None
     if old is None or not old[1]:
-        return Override(path, value)
-    return Override(path, f"{value} {old[1]}")
+        return Override(path, value, "--vary")
+    return Override(path, f"{value} {old[1]}", "--vary")

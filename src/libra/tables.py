@@ -143,7 +143,7 @@ def _figure(item: Compared, first: Compared, key: str, form: Callable[[float], s
 
 def _bandwidth(item: Compared, name: str) -> str:
     own = dict(zip(item.data["dimensions"], item.data["bandwidth_GBps"], strict=False))
-    return f"{own[name]:,.4g}" if name in own else ""
+    return f"{own[name]:,.4g}" if own.get(name) is not None else ""
 
 
 def _step(item: Compared, name: str) -> str:

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.constraints import LinearConstraint
+from libra.design import Design
 from libra.discrete import reach
 from libra.errors import Conflict, InfeasibleError
 from libra.parts import build_parts
-from libra.pricing import Pricing
 from libra.program import Goal, Program, build_program
 from libra.search import Search, first_guess
 from libra.time_limits import TimeLimit
@@ -35,10 +35,8 @@ _ABOVE = 2e-6
 def explain_too_slow(
     program: Program,
     constraints: Sequence[LinearConstraint],
-    limits: Sequence[TimeLimit],
-    workloads: Sequence[str],
+    design: Design,
     seconds: Floats,
-    pricing: Pricing,
 ) -> InfeasibleError | None:
     """Error that names a smallest conflict with time limits and one way out; None if there is none.
 
@@ -47,21 +45,17 @@ def explain_too_slow(
     program : Program
         Of the workloads under the constraints, which can hold together.
     constraints : sequence of LinearConstraint
-    limits : sequence of TimeLimit
-    workloads : sequence of str
-        Their names, in the order of the program.
+    design : Design
+        Says which step times are limited, and which bandwidths can be had.
     seconds : ndarray, shape (limits,)
         The limits in seconds.
-    pricing : Pricing
-        Which bandwidths can be had.
     """
     rows: list[LinearConstraint] = list(constraints)
+    jobs, limits = zip(*design.job_limits, strict=True)
     kept = list(range(len(limits)))
 
     def slowest(which: Sequence[int], under: Sequence[LinearConstraint]) -> float:
-        return _least_ratio(
-            program, under, [limits[k] for k in which], workloads, seconds[which], pricing
-        )
+        return _least_ratio(program, under, design, [jobs[k] for k in which], seconds[which])
 
     if slowest(kept, rows) <= 1 + _ROOM:
         return None
@@ -73,7 +67,12 @@ def explain_too_slow(
         fewer = [other for other in rows if other is not row]
         if slowest(kept, fewer) > 1 + _ROOM:
             rows = fewer
-    way_out = _way_out(limits[kept[0]], kept, slowest(kept, list(constraints)), seconds)
+    give_way = kept
+    if len(kept) == 1:  # It gives way in all scenarios at once.
+        written = limits[kept[0]].line, limits[kept[0]].workload, limits[kept[0]].bound
+        give_way = [k for k, x in enumerate(limits) if (x.line, x.workload, x.bound) == written]
+    ratio = slowest(give_way, list(constraints))
+    way_out = _way_out([limits[k] for k in kept], seconds[kept[0]], ratio)
     conflict = [Conflict(limits[k].text, limits[k].line, limits[k].file) for k in kept]
     conflict += [Conflict(row.text, row.line, row.file) for row in rows]
     conflict[0] = Conflict(conflict[0].constraint, conflict[0].line, conflict[0].file, way_out)
@@ -82,13 +81,14 @@ def explain_too_slow(
     return InfeasibleError(f"infeasible: {few}", conflict)
 
 
-def _way_out(first: TimeLimit, kept: Sequence[int], ratio: float, seconds: Floats) -> str:
-    """Least that the limits must give way, all by the same factor."""
+def _way_out(kept: Sequence[TimeLimit], second: float, ratio: float) -> str:
+    """Least that the limits, of which the first is `second`, must give way by one factor."""
+    first = kept[0]
     if len(kept) > 1:
         return f"loosen these time limits by {ratio - 1:.3g} of each ({100 * (ratio - 1):.4g} %)."
     if first.relative:
         return f"write 'slowdown({first.workload}) <= {first.bound * ratio * (1 + _ABOVE):.9g}'."
-    best = seconds[kept[0]] * ratio * (1 + _ABOVE)
+    best = second * ratio * (1 + _ABOVE)
     return (
         f"write 'time({first.workload}) <= {best * 1e3:.9g} ms' "
         f"(the best possible is {format_time(best)})."
@@ -98,12 +98,11 @@ def _way_out(first: TimeLimit, kept: Sequence[int], ratio: float, seconds: Float
 def _least_ratio(
     program: Program,
     constraints: Sequence[LinearConstraint],
-    limits: Sequence[TimeLimit],
-    workloads: Sequence[str],
+    design: Design,
+    jobs: Sequence[int],
     seconds: Floats,
-    pricing: Pricing,
 ) -> float:
-    """Least value of the largest ratio of step time to limit under constraints."""
+    """Least value of the largest ratio of a job's step time to its limit under constraints."""
     largest = _UNLIMITED * float(first_guess(program).max())
     ceilings = [
         LinearConstraint(f"dim{d + 1}", row, "<=", largest, BANDWIDTH)
@@ -111,12 +110,10 @@ def _least_ratio(
     ]
     rows = [*constraints, *ceilings]
     capped = build_program(program.timings, program.weights, rows, program.owner)
-    bounds = np.full(len(workloads), np.inf)
-    for limit, second in zip(limits, seconds, strict=True):
-        at = workloads.index(limit.workload)
-        bounds[at] = min(bounds[at], second)
-    free = np.zeros(len(workloads))
+    bounds = np.full(len(program.weights), np.inf)
+    np.minimum.at(bounds, jobs, seconds)
+    free = np.zeros(len(bounds))
     ratios = np.diag(1 / bounds)[np.isfinite(bounds)]
     goal = Goal(np.zeros(program.columns), free, free + np.inf, ratios)
-    parts = build_parts(pricing, rows, capped.rows)
+    parts = build_parts(design.mean_pricing, rows, capped.rows, design.row_pricing)
     return reach(Search(capped, parts=parts), goal).value

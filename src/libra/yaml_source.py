@@ -50,11 +50,12 @@ class Override:
 
     path: str
     value: str
+    option: str = "--set"
 
     @property
     def source(self) -> str:
         """What stands in for the file's name in messages."""
-        return f"--set {self.path}={self.value if len(self.value) <= 60 else '...'}"
+        return f"{self.option} {self.path}={self.value if len(self.value) <= 60 else '...'}"
 
 
 @dataclass
