@@ -43,7 +43,8 @@ LEAST_SIZE = 1e6
 ABOUT = (
     "Latencies and efficiencies of the presets, fitted to measurements: written by "
     "tools/calibrate_accelerators.py and tools/calibrate_training.py, do not edit. networks: by "
-    "cluster and tier; accelerators: by name and kind of operator. JSON, because it is read in a fiftieth of the time of YAML."
+    "cluster and tier; accelerators: by name and kind of operator; training: what takes their "
+    "place. JSON, because it is read in a fiftieth of the time of YAML."
 )
 
 

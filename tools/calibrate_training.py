@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from calibrate_accelerators import TARGET, format_json
 
-from libra.accelerators import load_cluster
+from libra.accelerator_yaml import quantity_text
 from libra.calibrate_training import (
     FittedTraining,
     PreparedRow,
@@ -32,33 +33,39 @@ from libra.training_rows import TrainingRow, read_training_rows, split_rows
 from libra.units import TIME
 from libra.workload.compute import OperatorKind
 
+KINDS = ("attention", "attention_memory", "elementwise", "optimizer", "kernel_overhead")
 FITS = {
     "a100-80gb": (
-        "korthikanti-2022-table5",
-        "megatron-sc21-table1",
-        "vtrain-multi",
-        "llm-foundry",
+        ("korthikanti-2022-table5", "megatron-sc21-table1", "vtrain-multi", "llm-foundry"),
+        (*KINDS, "collectives", "messages"),
     ),
-    "h100": ("llm-foundry",),
-    "b200": ("simumax-b200",),
+    "h100": (("llm-foundry",), (*KINDS, "matmul")),
+    "b200": (("simumax-b200",), KINDS),
 }
-"""Sets that are fitted, by accelerator."""
+"""Sets that are fitted and what is fitted to them, by accelerator.
 
+Matrix products of A100 and B200 were measured one by one, those of H100 only at their best shape.
+Between nodes of DGX A100 one number was printed, the largest; other clusters were measured.
+"""
+
+MATMULS = (OperatorKind.MATMUL, OperatorKind.GROUPED_MATMUL)
 SAME = {"a100-80gb": ("a100-40gb",), "h100": ("h200",)}
 """Accelerators with the same chip and another memory, which take the numbers over."""
 
 
-def fitted_numbers(name: str, fit: FittedTraining, rows: Sequence[PreparedRow]) -> dict[str, Any]:
+def fitted_numbers(
+    name: str, fit: FittedTraining, rows: Sequence[PreparedRow], names: Sequence[str]
+) -> dict[str, Any]:
     """What calibration.json says of an accelerator."""
-    from libra.accelerator_yaml import quantity_text
-
     chip = fit.accelerator
     sets = ", ".join(dict.fromkeys(p.row.set for p in rows))
     source = f"fitted to training steps of {name}: {fit.residuals}; {sets}"
     kinds: dict[str, Any] = {}
     for kind, efficiency in chip.efficiency.items():
+        if kind in MATMULS and "matmul" not in names:
+            continue
         keys = ["compute", "memory", "half_m", "half_n", "half_k"]
-        if kind in (OperatorKind.MATMUL, OperatorKind.GROUPED_MATMUL):
+        if kind in MATMULS:
             keys.remove("memory")
         elif kind is not OperatorKind.ATTENTION:
             keys = ["memory"]
@@ -69,28 +76,31 @@ def fitted_numbers(name: str, fit: FittedTraining, rows: Sequence[PreparedRow]) 
 
 
 def network_numbers(fit: FittedTraining, rows: Sequence[PreparedRow]) -> dict[str, Any]:
-    """What calibration.json says of the dimension between nodes of the accelerator's cluster."""
-    accelerator = rows[0].row.accelerator
-    assert accelerator.cluster is not None
-    cluster = load_cluster(accelerator.cluster.name)
+    """What calibration.json says of the dimension between nodes of DGX A100."""
     outer = [p for p in rows if p.between.any()]
-    if not outer or len(cluster.dimensions) < 2:
-        return {}
-    pod = cluster.dimensions[-1]
-    if any(kind.value != "point-to-point" for kind in pod.efficiency_by_size):
-        return {}  # its own measurements say more
-    base = NOMINAL[cluster.name]
     sets = ", ".join(dict.fromkeys(p.row.set for p in outer))
-    data: dict[str, Any] = {"efficiency": _rounded(base * fit.between.collectives)}
-    if any(p.row.plan.memory.pp > 1 for p in outer):
-        fraction = _rounded(base * fit.between.messages)
-        data["efficiency_by_size"] = {"point-to-point": [{"size": "1 MB", "fraction": fraction}]}
-    source = f"{base:g} of nccl-tests times a fraction fitted to training steps: {sets}"
-    return {cluster.name: {pod.tier: data | {"source": source}}}
+    message = _rounded(PRINTED * fit.between.messages)
+    fitted = {
+        "efficiency": _rounded(PRINTED * fit.between.collectives),
+        "efficiency_by_size": {"point-to-point": [{"size": "1 MB", "fraction": message}]},
+        "source": f"{PRINTED:g}, the largest that NVIDIA prints, times fractions fitted to the "
+        f"training steps of {sets}",
+    }
+    return {"dgx-a100": {"pod": fitted}}
 
 
-NOMINAL = {"dgx-a100": 0.96, "dgx-h100": 0.925, "dgx-b200": 0.95}
-"""Efficiency between nodes in presets/networks.yaml, which the fitted fraction multiplies."""
+PRINTED = 0.96
+"""Efficiency between nodes of dgx-a100 in presets/networks.yaml."""
+
+
+def bare_row(row: TrainingRow) -> TrainingRow:
+    """Row whose cluster lacks what was fitted here before."""
+    if row.cluster.name != "dgx-a100":
+        return row
+    pod = replace(row.cluster.dimensions[-1], efficiency=PRINTED, efficiency_by_size={})
+    return replace(
+        row, cluster=replace(row.cluster, dimensions=(*row.cluster.dimensions[:-1], pod))
+    )
 
 
 def _rounded(value: float) -> float:
@@ -115,20 +125,21 @@ def main() -> None:
     rows, _ = read_training_rows(arguments.measurements)
     accelerators: dict[str, Any] = {}
     networks: dict[str, Any] = {}
-    for name, sets in FITS.items():
+    for name, (sets, names) in FITS.items():
         mine = [r for r in rows if r.accelerator.name == name]
         fitted, held = split_rows([r for r in mine if r.set in sets])
         others = [r for r in mine if r.set not in sets]
-        prepared = {row.id: prepare_row(row) for row in mine}
+        prepared = {row.id: prepare_row(bare_row(row)) for row in mine}
         chosen = [prepared[row.id] for row in fitted]
-        fit = fit_training(chosen, mine[0].accelerator)
+        fit = fit_training(chosen, mine[0].accelerator, names)
         print(f"{name}: {fit.between}")
         for label, part in (("fitted", fitted), ("held out", held), ("not fitted", others)):
             print(*report(label, part, fit, prepared), sep="\n")
-        accelerators[name] = fitted_numbers(name, fit, chosen)
+        accelerators[name] = fitted_numbers(name, fit, chosen, names)
         for other in SAME.get(name, ()):
             accelerators[other] = accelerators[name]
-        networks |= network_numbers(fit, chosen)
+        if "collectives" in names:
+            networks |= network_numbers(fit, chosen)
     if arguments.write:
         data = json.loads(TARGET.read_text("utf-8"))
         data["training"] = {"accelerators": accelerators, "networks": networks}

@@ -9,7 +9,8 @@ measured), which outliers do not pull far.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +31,15 @@ from libra.workload.transformer import (
     step_graph,
 )
 
-__all__ = ["FittedTraining", "fit_training", "predict_fitted", "prepare_row"]
+__all__ = [
+    "START",
+    "BetweenNodes",
+    "FittedTraining",
+    "PreparedRow",
+    "fit_training",
+    "predict_fitted",
+    "prepare_row",
+]
 
 Floats = NDArray[np.float64]
 
@@ -155,77 +164,96 @@ class FittedTraining:
     residuals: Residuals
 
 
-_START = {
-    "matmul": 0.9,
+START = {
+    "matmul": 0.8,
     "attention": 0.6,
     "attention_memory": 0.7,
     "elementwise": 0.7,
     "optimizer": 0.7,
-    "collectives": 0.8,
-    "messages": 0.8,
+    "collectives": 0.9,
+    "messages": 0.9,
+    "kernel_overhead": 3e-6,
 }
+"""What can be fitted and where a fit begins: fractions, and the time to start a kernel [s]."""
+
+_PULL, _PULL_OF_OVERHEAD = 0.01, 0.2
+"""Weight of a deviation from the start against that of a row: decides what the rows do not. A
+kernel takes microseconds to start; what more it seems to take is something else."""
 
 
 def fit_training(
-    rows: Sequence[PreparedRow], accelerator: Accelerator, *, rounds: int = 40
+    rows: Sequence[PreparedRow],
+    accelerator: Accelerator,
+    names: Sequence[str] = tuple(START),
+    *,
+    rounds: int = 40,
 ) -> FittedTraining:
     """Fit efficiencies to measured steps, all on one kind of accelerator.
 
     Parameters
     ----------
     rows : sequence of PreparedRow
-        At least one.
+        At least one. Each set of them counts the same, however many it has.
     accelerator : Accelerator
-        Where to begin: `compute` of its matrix products is scaled, their halves are kept.
+        What is not fitted stays as it is.
+    names : sequence of str
+        What to fit, of `START`.
     rounds : int
         Most steps of the fit.
     """
     measured = np.log([p.row.seconds for p in rows])
     sets = [p.row.set for p in rows]
-    # Each set of rows counts the same, however many it has.
     weight = np.array([len(rows) / len(set(sets)) / sets.count(name) for name in sets])
-    # A kernel takes microseconds to start; what more it seems to take is something else.
-    pull = np.array([0.01] * len(_START) + [0.2])
-    start = np.array([*(_logit(v) for v in _START.values()), np.log(3.0)])
+    start = np.array([_unbounded(name, START[name]) for name in names])
+    pull = np.array([_PULL_OF_OVERHEAD if n == "kernel_overhead" else _PULL for n in names])
 
     def deviation(x: Floats) -> Floats:
-        chip, between = _described(accelerator, x)
+        chip, between = _described(accelerator, _values(names, x))
         predicted = [predict_fitted(p, chip, between) for p in rows]
-        # A little pull to the start decides what the rows do not.
         result: Floats = np.concatenate(
             [(np.log(predicted) - measured) * weight, pull * (x - start)]
         )
         return result
 
-    x = _rounded(fit_parameters(deviation, start, rounds=rounds, tolerance=1e-4))
-    chip, between = _described(accelerator, x)
+    x = fit_parameters(deviation, start, rounds=rounds, tolerance=1e-4)
+    values = {name: float(f"{value:.3g}") for name, value in _values(names, x).items()}
+    chip, between = _described(accelerator, values)
     predicted = [predict_fitted(p, chip, between) for p in rows]
     return FittedTraining(chip, between, residuals_of(predicted, np.exp(measured)))
 
 
-def _logit(value: float) -> float:
-    return float(np.log(value / (1 - value)))
+def _unbounded(name: str, value: float) -> float:
+    """Unknown of a fit: the logarithm of a time, the logit of a fraction."""
+    return math.log(value) if name == "kernel_overhead" else math.log(value / (1 - value))
 
 
-def _rounded(x: Floats) -> Floats:
-    """Parameters whose fractions and time have three digits."""
-    fractions = [_logit(min(float(f"{v:.3g}"), 0.999)) for v in 1 / (1 + np.exp(-x[:-1]))]
-    return np.array([*fractions, np.log(float(f"{np.exp(x[-1]):.3g}"))])
+def _bounded(name: str, unknown: float) -> float:
+    return math.exp(unknown) if name == "kernel_overhead" else 1 / (1 + math.exp(-unknown))
 
 
-def _described(base: Accelerator, x: Floats) -> tuple[Accelerator, BetweenNodes]:
+def _values(names: Sequence[str], x: Floats) -> dict[str, float]:
+    return {name: _bounded(name, float(v)) for name, v in zip(names, x, strict=True)}
+
+
+def _described(base: Accelerator, values: Mapping[str, float]) -> tuple[Accelerator, BetweenNodes]:
     """Accelerator and fractions of parameters."""
-    fractions = (1 / (1 + np.exp(-x[: len(_START)]))).tolist()
-    matmul, attention, attention_memory, elementwise, optimizer, collectives, messages = fractions
     kinds = dict(base.efficiency)
-    for kind in (OperatorKind.MATMUL, OperatorKind.GROUPED_MATMUL):
-        known = kinds[kind]
-        kinds[kind] = replace(known, compute=matmul)
-    kinds[OperatorKind.ATTENTION] = KindEfficiency(compute=attention, memory=attention_memory)
-    for kind in (OperatorKind.ELEMENTWISE, OperatorKind.EMBEDDING):
-        kinds[kind] = KindEfficiency(memory=elementwise)
-    kinds[OperatorKind.OPTIMIZER] = KindEfficiency(memory=optimizer)
-    overhead = float(np.exp(x[-1]) * 1e-6)
-    return replace(base, efficiency=kinds, kernel_overhead=overhead), BetweenNodes(
-        collectives, messages
+    if "matmul" in values:
+        for kind in (OperatorKind.MATMUL, OperatorKind.GROUPED_MATMUL):
+            kinds[kind] = replace(kinds[kind], compute=values["matmul"])
+    known = kinds.get(OperatorKind.ATTENTION, KindEfficiency())
+    kinds[OperatorKind.ATTENTION] = replace(
+        known,
+        compute=values.get("attention", known.compute),
+        memory=values.get("attention_memory", known.memory),
     )
+    for kind, name in (
+        (OperatorKind.ELEMENTWISE, "elementwise"),
+        (OperatorKind.EMBEDDING, "elementwise"),
+        (OperatorKind.OPTIMIZER, "optimizer"),
+    ):
+        if name in values:
+            kinds[kind] = KindEfficiency(memory=values[name])
+    overhead = values.get("kernel_overhead", base.kernel_overhead)
+    between = BetweenNodes(values.get("collectives", 1.0), values.get("messages", 1.0))
+    return replace(base, efficiency=kinds, kernel_overhead=overhead), between

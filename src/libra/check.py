@@ -7,7 +7,6 @@ from typing import Any
 from libra.collectives import CollectiveModel, Compatibility, Contention
 from libra.design import Design, Workload
 from libra.formats.astra_sim_policy import SIZE_CONVENTION, text_size
-from libra.model_summary import summarize_step
 from libra.network import Network
 from libra.units import GB_PER_S
 
@@ -101,5 +100,14 @@ def _workload(workload: Workload, network: Network) -> dict[str, Any]:
             }
             for c, count in zip(graph.collectives, graph.total_counts, strict=True)
         ],
-        **({} if workload.step is None else summarize_step(workload.step)),
+        **_model(workload),
     }
+
+
+def _model(workload: Workload) -> dict[str, Any]:
+    """What a workload that names a model adds."""
+    if workload.step is None:
+        return {}
+    from libra.model_summary import summarize_step
+
+    return summarize_step(workload.step)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ from libra.timing import StepTiming, build_timing
 from libra.units import BANDWIDTH, MONEY
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
-from libra.workload.transformer import TransformerStep
+
+if TYPE_CHECKING:
+    from libra.workload.transformer import TransformerStep
 
 __all__ = [
     "Design",

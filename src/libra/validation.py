@@ -22,9 +22,11 @@ from libra.workload.transformer import build_step
 __all__ = [
     "PlacedRow",
     "Prediction",
+    "Ranking",
     "Validation",
     "place_training_row",
     "predict_row",
+    "rank_layouts",
     "validate_rows",
     "validate_training",
 ]
@@ -87,6 +89,50 @@ def _by_set(predictions: Sequence[Prediction], *, flat: bool) -> dict[str, Resid
         for key in (p.row.set, "all"):
             table.setdefault(key, []).append(pair)
     return {key: residuals_of(*np.array(pairs).T) for key, pairs in table.items()}
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How good the layout is that is predicted to be fastest.
+
+    Attributes
+    ----------
+    label : str
+        Set, model, NPUs and batch, which all layouts share.
+    layouts : int
+    loss : float
+        Measured time of the predicted best over the measured best, less 1.
+    """
+
+    label: str
+    layouts: int
+    loss: float
+
+
+def rank_layouts(found: Validation, least: int = 8) -> list[Ranking]:
+    """Rankings of grids of layouts that have at least so many rows."""
+    grids: dict[str, list[Prediction]] = {}
+    for p in found.predictions:
+        c, memory = p.row.columns, p.row.plan.memory
+        key = (
+            f"{p.row.set} {p.row.model.name}, {p.row.gpus} NPUs, batch {c['global_batch']}, "
+            f"{memory.activations.recomputation.value} recomputation"
+        )
+        grids.setdefault(key, []).append(p)
+    rankings = []
+    for label, grid in grids.items():
+        layouts = {_layout(p) for p in grid}
+        if len(layouts) >= least:
+            chosen = min(grid, key=lambda p: p.predicted)
+            best = min(p.row.seconds for p in grid)
+            rankings.append(Ranking(label, len(layouts), chosen.row.seconds / best - 1))
+    return rankings
+
+
+def _layout(prediction: Prediction) -> tuple[int, ...]:
+    memory = prediction.row.plan.memory
+    run = memory.activations
+    return run.tp, run.cp, memory.pp, memory.virtual_stages, memory.dp, run.micro_batch
 
 
 @dataclass(frozen=True, eq=False)
