@@ -172,6 +172,13 @@ def test_collectives_of_tensor_parallelism():
     assert again == {(AR, "tp", size): 3 * (4 * 6 + 2)}
 
 
+def test_gpt_3_sends_the_published_bytes():
+    """As the examples that ship, and github astra-sim/libra, have them."""
+    p = plan(16, 2048, tp=16, dp=2)
+    step, _ = step_of(load_model("gpt-3-175b"), p)
+    assert counts(step)[AR, "tp", 805306368.0] == 4 * 96 + 2
+
+
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_gradients_and_weights_of_zero(zero):
     """Bytes of Rajbhandari et al. 2020, section 7: psi for each gather or reduction."""

@@ -26,6 +26,7 @@ from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
 
 if TYPE_CHECKING:
+    from libra.workload.data_parallel import DataParallelStep
     from libra.workload.transformer import TransformerStep
 
 __all__ = [
@@ -95,7 +96,7 @@ class Workload:
         Which NPUs each role (tp, dp, …) joins.
     source : str
         Where it was read from.
-    step : TransformerStep or None
+    step : TransformerStep or DataParallelStep or None
         What the graph was made of, where that is a model.
     npu_places : ndarray of int, shape (npus,), or None
         Which of the graph's places each NPU is, where that is known.
@@ -106,7 +107,7 @@ class Workload:
     weight: float = 1.0
     groups: Mapping[str, Group] = field(default_factory=dict)
     source: str = ""
-    step: TransformerStep | None = None
+    step: TransformerStep | DataParallelStep | None = None
     npu_places: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:

@@ -94,19 +94,20 @@ class BatchEntry:
         Of a step of all replicas; ``global`` in a file.
     micro : int
         Of a micro-batch of one replica.
-    sequence : int
-        Tokens of a sequence.
+    sequence : int or None
+        Tokens of a sequence; None: of images and samples, which have none.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     sequences: int
     micro: int
-    sequence: int
+    sequence: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("sequences", "micro", "sequence"):
-            if getattr(self, name) < 1:
+            value = getattr(self, name)
+            if value is not None and value < 1:
                 raise FieldError(name, f"is at least 1, got {getattr(self, name)}. Correct it.")
 
 
@@ -218,7 +219,7 @@ def training_plan(entry: ModelEntry) -> TrainingPlan:
     try:
         run = ActivationPlan(
             batch.micro,
-            batch.sequence,
+            1 if batch.sequence is None else batch.sequence,
             tp=degrees.tp,
             cp=degrees.cp,
             expert_tp=_expert_tp(degrees),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from libra.collectives import Collective, CollectiveKind
+from libra.workload.data_parallel import DataParallelStep
 from libra.workload.graph import sum_by_index
 from libra.workload.model import active_parameters, parameters
 from libra.workload.transformer import TransformerStep
@@ -13,12 +14,14 @@ from libra.workload.transformer import TransformerStep
 __all__ = ["phase_traffic", "summarize_step"]
 
 
-def summarize_step(step: TransformerStep) -> dict[str, Any]:
+def summarize_step(step: TransformerStep | DataParallelStep) -> dict[str, Any]:
     """Plain data of ``libra check --json``: parameters, FLOPs, memory, bytes by phase.
 
     FLOPs are those of the matrix products and of attention on all NPUs, as they are executed;
     what the backward pass computes again stands apart.
     """
+    if isinstance(step, DataParallelStep):
+        return _data_parallel(step)
     memory = step.memory
     return {
         "parameters": parameters(step.model),
@@ -46,6 +49,31 @@ def summarize_step(step: TransformerStep) -> dict[str, Any]:
                 "count": count,
             }
             for (phase, collective), count in phase_traffic(step).items()
+        ],
+    }
+
+
+def _data_parallel(step: DataParallelStep) -> dict[str, Any]:
+    parts = ("weights", "gradients", "optimizer", "activations", "total")
+    graph = step.graph
+    return {
+        "parameters": step.parameters,
+        "active_parameters": step.parameters,
+        "flops_per_step": step.flops,
+        "recomputed_flops_per_step": 0.0,
+        "micro_batches": 1,
+        "bytes_per_npu": {part: getattr(step, part) for part in parts},
+        "fullest_stage": 0,
+        "fits": True,
+        "phases": [
+            {
+                "phase": "exchange" if c.kind is CollectiveKind.ALL_TO_ALL else "gradients",
+                "kind": c.kind.value,
+                "group": c.group.name,
+                "bytes": c.size,
+                "count": float(count),
+            }
+            for c, count in zip(graph.collectives, graph.total_counts, strict=True)
         ],
     }
 

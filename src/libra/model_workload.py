@@ -11,9 +11,14 @@ from libra.errors import FieldError, InputError, Problem, format_path
 from libra.model_entry import ModelEntry, training_plan
 from libra.models import load_model
 from libra.network import Network
-from libra.placement import Group
+from libra.placement import Group, whole_group
 from libra.workload.activations import Recomputation
 from libra.workload.compute import Accelerator
+from libra.workload.data_parallel import (
+    DATA_PARALLEL_MODELS,
+    DataParallelStep,
+    build_data_parallel_step,
+)
 from libra.workload.memory import MemoryPlan, NpuMemory, npu_memory
 from libra.workload.model import Model
 from libra.workload.roles import place_roles
@@ -25,7 +30,7 @@ __all__ = ["build_model_workload"]
 
 def build_model_workload(
     entry: ModelEntry, network: Network, folder: Path
-) -> tuple[TransformerStep, dict[str, Group]]:
+) -> tuple[TransformerStep | DataParallelStep, dict[str, Group]]:
     """Training step of an entry, and its groups.
 
     Parameters
@@ -44,8 +49,12 @@ def build_model_workload(
     InputError
         An unknown model or accelerator, or a wrong file or mapping.
     """
+    if entry.model in DATA_PARALLEL_MODELS:
+        return _data_parallel(entry, network)
     model = _model(entry, folder)
     accelerator = _accelerator(entry)
+    if entry.batch.sequence is None:
+        raise FieldError(("batch", "sequence"), "is missing, got nothing. Add sequence:.")
     plan = training_plan(entry)
     if model.max_sequence is not None and entry.batch.sequence > model.max_sequence:
         raise FieldError(
@@ -65,6 +74,45 @@ def build_model_workload(
     except FieldError as error:
         raise FieldError(("accelerator", *error.place), error.message) from None
     return step, {name: group for name, group in groups.items() if _shown(name, group)}
+
+
+def _data_parallel(
+    entry: ModelEntry, network: Network
+) -> tuple[DataParallelStep, dict[str, Group]]:
+    """Step of a convolutional network or DLRM, which is data parallel over the whole network."""
+    degrees = entry.parallel
+    for name, only in (("tp", 1), ("pp", 1), ("ep", 1), ("cp", 1), ("zero", 0)):
+        if getattr(degrees, name) != only:
+            raise FieldError(
+                ("parallel", name),
+                f"{entry.model} is data parallel only, got {getattr(degrees, name)}. Use dp.",
+            )
+    if entry.batch.sequence is not None:
+        raise FieldError(
+            ("batch", "sequence"),
+            f"{entry.model} has no sequences, got {entry.batch.sequence}. Remove it.",
+        )
+    accelerator, plan = _accelerator(entry), training_plan(entry)
+    if plan.memory.micro_batches > 1:
+        raise FieldError(
+            ("batch", "micro"),
+            f"{entry.model} computes a step in one micro-batch, got {entry.batch.micro}. Use "
+            f"global / dp = {entry.batch.sequences // degrees.dp}.",
+        )
+    if degrees.dp != network.npus:
+        raise FieldError(
+            ("parallel", "dp"),
+            f"must be the {network.npus} NPUs of the network, got {degrees.dp}. Correct one.",
+        )
+    group = whole_group(network, "dp", range(len(network.names)))
+    step = build_data_parallel_step(entry.model, plan, accelerator, group)
+    if step.total > accelerator.memory:
+        raise FieldError(
+            ("batch", "micro"),
+            f"does not fit the {accelerator.memory / 1e9:g} GB of {accelerator.name}, got "
+            f"{step.total / 1e9:.1f} GB (activations {step.activations / 1e9:.1f} GB). Lower it.",
+        )
+    return step, {"dp": group}
 
 
 def _shown(name: str, group: Group) -> bool:

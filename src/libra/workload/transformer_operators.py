@@ -31,6 +31,7 @@ from libra.workload.operators import Operator, OperatorKind, Precision
 from libra.workload.training_plan import TrainingPlan
 
 __all__ = [
+    "OperatorWriter",
     "PhaseOperators",
     "block_operators",
     "head_operators",
@@ -67,7 +68,7 @@ class PhaseOperators:
         return self.forward, self.input_gradient, self.weight_gradient, self.recomputation
 
 
-class _Writer:
+class OperatorWriter:
     """Collects the operators of a part of a model."""
 
     def __init__(self, plan: TrainingPlan) -> None:
@@ -300,7 +301,7 @@ def block_operators(
     rotary : bool
         Queries and keys are turned by their positions.
     """
-    writer, run = _Writer(plan), plan.memory.activations
+    writer, run = OperatorWriter(plan), plan.memory.activations
     whole = run.tokens * model.hidden / run.whole
     attentions = [a for a in (block.attention, block.cross_attention) if a is not None]
     for attention in attentions:
@@ -328,7 +329,7 @@ def block_operators(
 
 def input_operators(model: Model, plan: TrainingPlan) -> PhaseOperators:
     """Operators before the blocks: token embedding and the model's other layers at its input."""
-    writer, run = _Writer(plan), plan.memory.activations
+    writer, run = OperatorWriter(plan), plan.memory.activations
     size = run.element * run.tokens * model.token_width
     if model.vocabulary:
         kind = OperatorKind.EMBEDDING
@@ -342,7 +343,7 @@ def input_operators(model: Model, plan: TrainingPlan) -> PhaseOperators:
 
 def head_operators(model: Model, plan: TrainingPlan) -> PhaseOperators:
     """Operators after the blocks: final norm, language-model head and loss, other layers."""
-    writer, run = _Writer(plan), plan.memory.activations
+    writer, run = OperatorWriter(plan), plan.memory.activations
     _outer_layers(writer, model, first=False)
     if model.lm_head:
         columns = model.vocabulary / run.tp
@@ -355,7 +356,7 @@ def head_operators(model: Model, plan: TrainingPlan) -> PhaseOperators:
     return writer.found
 
 
-def _outer_layers(writer: _Writer, model: Model, *, first: bool) -> None:
+def _outer_layers(writer: OperatorWriter, model: Model, *, first: bool) -> None:
     run = writer.run
     for layer in model.before if first else model.after:
         tokens = run.tokens if layer.kind is not LayerKind.POOLED else float(run.micro_batch)
