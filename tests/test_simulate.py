@@ -183,19 +183,15 @@ def test_whole_steps_at_64_chunks(kind, policy):
 
 @pytest.mark.parametrize("virtual_stages", [1, 2])
 def test_whole_pipelines_at_64_chunks(virtual_stages):
-    """Equal in 94 % of 200 random pipelines, at most 9.1 % below in the others.
-
-    The simulation queues messages between stages with the chunks of collectives, the model lets
-    them pass.
-    """
+    """Equal in 85 % of 200 random pipelines, at most 0.04 % below and 9.5 % above in the others."""
     model, errors = CollectiveModel(chunks=64), []
     for seed in range(40):
         net, found, bandwidth = random_pipeline(seed, virtual_stages)
         truth = simulated(found, net, model, bandwidth).time
         errors.append(modelled(found, net, model, bandwidth) / truth - 1)
-    assert min(errors) >= -0.1
-    assert max(errors) <= 1e-3
-    assert np.mean(np.abs(errors) < 1e-9) > 0.9
+    assert min(errors) >= -1e-3
+    assert max(errors) <= 0.1
+    assert np.mean(np.abs(errors) < 1e-9) > 0.7
 
 
 @pytest.mark.parametrize("chunks", [16, 64, 256])
