@@ -209,7 +209,8 @@ def test_a_file_of_100_megabytes_is_refused_at_once(place):
     assert refusal("big.yaml") == [
         "big.yaml: the file is larger than 1 MB, got 100.0 MB. Is it the right file?"
     ]
-    path = place(workloads="workloads:\n  - trace: big.yaml\n")
+    Path("big.yaml").rename("big.txt")
+    path = place(workloads="workloads:\n  - trace: big.txt\n")
     assert refusal(path) == [
         "d.yaml:5: workloads[0].trace: the file is larger than 10 MB, got 100.0 MB. "
         "Is it the right file?"
