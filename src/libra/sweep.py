@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from libra.errors import InfeasibleError, InputError, Problem, UnboundedError
+from libra.errors import InfeasibleError, InputError, Problem, SolverError, UnboundedError
 from libra.load import DesignReader
 from libra.optimize import Memory, optimize_design
 from libra.result import Result
@@ -57,7 +57,7 @@ class SweepRow:
     result : Result or None
         None: there is none, and `message` says why.
     status : str
-        ``optimal``, ``infeasible`` or ``unbounded``.
+        ``optimal``, ``infeasible``, ``unbounded``, or that of a solve that failed.
     message : str
     """
 
@@ -158,7 +158,8 @@ def sweep_design(
     Yields
     ------
     SweepRow
-        Constraints that conflict, or a bandwidth without limit, are a row, not an end.
+        Constraints that conflict, a bandwidth without limit or a failed solve are a row, not an
+        end.
 
     Raises
     ------
@@ -179,7 +180,7 @@ def sweep_design(
         design = reader.read(overrides)
         try:
             yield SweepRow(values, optimize_design(design, memory), "optimal")
-        except (InfeasibleError, UnboundedError) as error:
+        except (InfeasibleError, UnboundedError, SolverError) as error:
             yield SweepRow(values, None, error.status, str(error))
 
 
