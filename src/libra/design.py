@@ -96,10 +96,10 @@ class Workload:
         Which NPUs each role (tp, dp, …) joins.
     source : str
         Where it was read from.
-    step : TransformerStep or DataParallelStep or None
-        What the graph was made of, where that is a model.
     npu_places : ndarray of int, shape (npus,), or None
         Which of the graph's places each NPU is, where that is known.
+    step : TransformerStep or DataParallelStep or None
+        What the graph was made of, where that is a model.
     """
 
     name: str
@@ -107,8 +107,8 @@ class Workload:
     weight: float = 1.0
     groups: Mapping[str, Group] = field(default_factory=dict)
     source: str = ""
-    step: TransformerStep | DataParallelStep | None = None
     npu_places: NDArray[np.int64] | None = None
+    step: TransformerStep | DataParallelStep | None = None
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

@@ -26,13 +26,19 @@ Ints = NDArray[np.int64]
 
 
 def links_of(collective: Collective, network: Network) -> tuple[tuple[int, int], ...]:
-    """Links that a collective occupies: (dimension, stride in a fully connected block or 0)."""
+    """Links that a collective occupies: (dimension, stride in a fully connected block or 0).
+
+    Messages from one NPU to another have a queue of their own beside each, (dimension, -1 - that).
+    """
     group = collective.group
-    return tuple(
-        (d, group.strides[d] if network.dimensions[d].topology is Topology.FULLY_CONNECTED else 0)
-        for d, extent in enumerate(group.extents)
-        if extent > 1
-    )
+    found = []
+    for d, extent in enumerate(group.extents):
+        if extent > 1:
+            connected = network.dimensions[d].topology is Topology.FULLY_CONNECTED
+            link = group.strides[d] if connected else 0
+            message = collective.kind is CollectiveKind.POINT_TO_POINT
+            found.append((d, -1 - link if message else link))
+    return tuple(found)
 
 
 def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> StepGraph:
@@ -42,11 +48,10 @@ def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> St
     """
     if model.contention is Contention.NONE or graph.is_chain or not graph.collectives:
         return graph
-    index: dict[tuple[bool, int, int], list[int]] = {}
+    index: dict[tuple[int, int], list[int]] = {}
     for j, collective in enumerate(graph.collectives):
-        message = collective.kind is CollectiveKind.POINT_TO_POINT
         for link in links_of(collective, network):
-            index.setdefault((message, *link), []).append(j)
+            index.setdefault(link, []).append(j)
     return queue_users(graph, index.values())
 
 
