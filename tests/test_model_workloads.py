@@ -145,7 +145,12 @@ def test_what_does_not_fit_says_what_would(tmp_path):
     text = str(caught.value)
     assert "weights 17.6 GB, gradients 35.3 GB, optimizer 105.8 GB, activations" in text
     assert "It fits with " in text
-    remedy = text.split("It fits with ")[1].split(",", maxsplit=1)[0].split(" or", maxsplit=1)[0].strip(". ")
+    remedy = (
+        text.split("It fits with ")[1]
+        .split(",", maxsplit=1)[0]
+        .split(" or", maxsplit=1)[0]
+        .strip(". ")
+    )
     key, value = remedy.split(": ")
     parallel = f"{{tp: 8, dp: 16, {key}: {value}}}"
     assert load_design(write(tmp_path, parallel=parallel)).workloads[0].step.memory.total < 80e9
