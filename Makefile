@@ -12,6 +12,7 @@ demo: $(VENV)/.installed
 	rm -rf build/demo
 	$(BIN)/libra new build/demo
 	$(BIN)/libra optimize build/demo/gpt-3-4d.yaml -o build/demo/gpt-3-4d.result.json
+	$(BIN)/libra report build/demo/gpt-3-4d.result.json -o build/demo/gpt-3-4d.html
 
 test: $(VENV)/.tested
 	$(BIN)/python -m compileall -q src

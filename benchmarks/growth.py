@@ -2,7 +2,7 @@
 
     python benchmarks/growth.py [FILE.svg]     default: docs/assets/growth.svg
 
-Needs the extra ``benchmark`` (altair, vl-convert-python).
+Graphs are random; the best of some runs counts, so that compiling does not.
 """
 
 from __future__ import annotations

@@ -87,6 +87,15 @@ def test_python_of_the_readme_runs(folder, capsys):
     assert "gpt-3" in capsys.readouterr().out
 
 
+def test_python_of_the_plots_page_draws_its_pictures(folder):
+    page = (ROOT / "docs" / "plots.md").read_text("utf-8")
+    exec(compile("\n".join(blocks(page, "python")), "plots.md", "exec"), {})
+    pictures = {Path(name).name for name in re.findall(r"\((assets/plots/\S+)\)", page)}
+    assert pictures == {path.name for path in Path().glob("*.svg")}
+    assert pictures == {path.name for path in (ROOT / "docs" / "assets" / "plots").iterdir()}
+    assert Path("gpt-3.html").stat().st_size <= 2_000_000
+
+
 DESIGNS = [
     text
     for page in PAGES
@@ -133,6 +142,7 @@ def test_the_documentation_lists_every_command():
         [sys.executable, "-m", "libra", "--help"], capture_output=True, text=True, check=True
     ).stdout
     names = ["check", "evaluate", "export", "frontier", "import", "new", "optimize", "presets"]
+    names += ["report"]
     commands = re.findall(rf"^\W*({'|'.join(names)})\b", help_text, re.MULTILINE)
     assert sorted(set(commands)) == names
     assert all(f"libra {command}" in README for command in commands)

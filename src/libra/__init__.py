@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from libra.load import load_design
     from libra.network import Network
     from libra.optimize import optimize_design
+    from libra.report import write_report
     from libra.result import Result
     from libra.workload.graph import GraphBuilder, StepGraph
 
@@ -36,6 +37,7 @@ _HOME = {
     "time_cost_frontier": "frontier",
     "load_design": "load",
     "optimize_design": "optimize",
+    "write_report": "report",
     "InfeasibleError": "errors",
     "InputError": "errors",
     "LibraError": "errors",
@@ -61,6 +63,7 @@ __all__ = [
     "optimize_design",
     "simulate_result",
     "time_cost_frontier",
+    "write_report",
 ]
 
 

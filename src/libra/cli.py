@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
@@ -19,9 +20,20 @@ import typer
 
 from libra.cli_explore import add_explore_command
 from libra.cli_models import add_model_commands
-from libra.cli_options import AsJson, Debug, DesignFile, Settings
+from libra.cli_options import (
+    AsJson,
+    Debug,
+    DesignFile,
+    Output,
+    Quiet,
+    Settings,
+    Simulate,
+    Timeline,
+)
+from libra.cli_report import PlotFile, add_report_command, draw_frontier, draw_result, draw_sweep
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
+from libra.progress import counted, waited
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,18 +52,6 @@ app = typer.Typer(
 
 # What the parser raises for unknown options, missing arguments and the like.
 _USAGE_ERRORS = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
-
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Write the result, design inside, as JSON.")
-]
-Simulate = Annotated[
-    bool, typer.Option("--simulate", help="Simulate the steps chunk by chunk, as a second opinion.")
-]
-Timeline = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.csv", help="Write when each task (and simulated chunk) runs."),
-]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no messages.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -108,6 +108,7 @@ def optimize(
     settings: Settings = None,
     simulate: Simulate = False,
     timeline: Timeline = None,
+    plot: PlotFile = None,
     price_ranges: Annotated[
         float | None,
         typer.Option(
@@ -123,12 +124,12 @@ def optimize(
     def work() -> None:
         from libra.optimize import optimize_design
 
-        result = optimize_design(_load(design, settings))
+        result = waited("optimising", lambda: optimize_design(_load(design, settings)))
         if price_ranges is not None:
             from libra.price_range import price_ranges as find_ranges
 
             result = replace(result, price_ranges=find_ranges(result, price_ranges / 100))
-        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline)
+        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline, plot=plot)
 
     _run(work, as_json=as_json, debug=debug)
 
@@ -145,6 +146,7 @@ def evaluate(
     settings: Settings = None,
     simulate: Simulate = False,
     timeline: Timeline = None,
+    plot: PlotFile = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -154,8 +156,8 @@ def evaluate(
         from libra.evaluate import evaluate_design
 
         values = _bandwidths(bandwidth)
-        result = evaluate_design(_load(design, settings), values)
-        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline)
+        result = waited("timing", lambda: evaluate_design(_load(design, settings), values))
+        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline, plot=plot)
 
     _run(work, as_json=as_json, debug=debug)
 
@@ -168,6 +170,7 @@ def frontier(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the points as CSV, too.")
     ] = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,
@@ -182,11 +185,12 @@ def frontier(
         if against not in list(Against):
             raise InputError(f"--against: cost or power, got {against!r}. Write one of them.")
         loaded = _load(design, settings)
-        found = time_frontier(loaded, points, Against(against))
+        found = waited("solving", time_frontier, loaded, points, Against(against))
         if csv is not None:
             from libra.files import write_whole
 
             write_whole(csv, frontier_csv(loaded.network.names, found))
+        draw_frontier(plot, found, loaded.network.names, Against(against))
         if as_json:
             _print_json(
                 {
@@ -215,6 +219,7 @@ def sweep(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the rows as CSV, too.")
     ] = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,
@@ -229,11 +234,13 @@ def sweep(
 
         axes = [parse_axis(text) for text in vary]
         reader = DesignReader(design, _overrides(settings))
-        rows = list(sweep_design(reader, axes))
+        total = prod(len(axis.values) for axis in axes)
+        rows = list(counted("solved", sweep_design(reader, axes), total))
         if csv is not None:
             from libra.files import write_whole
 
             write_whole(csv, sweep_csv(axes, rows))
+        draw_sweep(plot, reader, axes, rows)
         if as_json:
             _print_json({"vary": [a.path for a in axes], "rows": [row.to_dict() for row in rows]})
         else:
@@ -260,7 +267,7 @@ def compare(
         from libra.screen import print_to
         from libra.tables import compare_table
 
-        found = compare_files(files, _overrides(settings))
+        found = waited("comparing", compare_files, files, _overrides(settings))
         if as_json:
             _print_json({"results": [{"name": c.name} | c.data for c in found]})
         else:
@@ -352,6 +359,7 @@ def _report(
     *,
     simulate: bool = False,
     timeline: Path | None = None,
+    plot: Path | None = None,
 ) -> None:
     """Print a result and write the files that were asked for."""
     from libra.files import write_whole
@@ -366,6 +374,7 @@ def _report(
         from libra.timeline import result_timeline
 
         write_whole(timeline, result_timeline(result).write_csv())
+    draw_result(plot, result)
     if as_json:
         sys.stdout.write(result.to_json() + "\n")
     else:
@@ -449,6 +458,7 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
 add_trace_commands(app, _run, _load, _bandwidths)
 add_explore_command(app, _run, _overrides)
 add_model_commands(app, _run)
+add_report_command(app, _run)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -474,7 +484,3 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _print_json({"status": InputError.status, "message": error.format_message()})
         status = error.exit_code
     sys.exit(status or 0)
-
-
-if __name__ == "__main__":
-    main()

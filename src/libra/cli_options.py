@@ -8,7 +8,17 @@ from typing import Annotated, Protocol
 
 import typer
 
-__all__ = ["AsJson", "Debug", "DesignFile", "Run", "Settings"]
+__all__ = [
+    "AsJson",
+    "Debug",
+    "DesignFile",
+    "Output",
+    "Quiet",
+    "Run",
+    "Settings",
+    "Simulate",
+    "Timeline",
+]
 
 
 class Run(Protocol):
@@ -25,3 +35,14 @@ Settings = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="Override a value of the design file."),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Write the result, design inside, as JSON.")
+]
+Simulate = Annotated[
+    bool, typer.Option("--simulate", help="Simulate the steps chunk by chunk, as a second opinion.")
+]
+Timeline = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.csv", help="Write when each task (and simulated chunk) runs."),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no messages.")]

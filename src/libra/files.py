@@ -60,14 +60,14 @@ def _read_bytes(path: Path, max_bytes: int) -> bytes:
     return data
 
 
-def write_whole(path: Path, text: str, *, make_folder: bool = False) -> None:
+def write_whole(path: Path, content: str | bytes, *, make_folder: bool = False) -> None:
     """Write a file so that it is there whole or not at all: a temporary file, then a rename.
 
     Parameters
     ----------
     path : Path
         The file.
-    text : str
+    content : str or bytes
         What it shall hold.
     make_folder : bool
         Make its folder if there is none.
@@ -81,7 +81,7 @@ def write_whole(path: Path, text: str, *, make_folder: bool = False) -> None:
     try:
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         temporary.replace(path)
     except OSError as error:
         if temporary != path and temporary.exists():

@@ -21,7 +21,7 @@ from libra.scenarios import add_scenarios
 from libra.schema import read_design_file
 from libra.yaml_source import Override, Source, apply_overrides, read_yaml, value_at
 
-__all__ = ["DesignReader", "load_design"]
+__all__ = ["DesignReader", "load_design", "restore_design"]
 
 
 def load_design(path: str | Path, overrides: Sequence[Override] = ()) -> Design:
@@ -46,15 +46,33 @@ def load_design(path: str | Path, overrides: Sequence[Override] = ()) -> Design:
     return DesignReader(path, overrides).read()
 
 
+def restore_design(file: str, settings: Mapping[str, Any]) -> Design:
+    """Design of the settings that a result keeps.
+
+    Parameters
+    ----------
+    file : str
+        Where the design file stood: traces are found relative to its folder.
+    settings : mapping
+        Its plain data, overrides applied.
+
+    Raises
+    ------
+    InputError
+        With every problem of the settings and of the files they name.
+    """
+    return DesignReader(Source(file, copy.deepcopy(dict(settings)))).read()
+
+
 class DesignReader:
     """Reads a design file under different overrides; parses it and its traces once.
 
     Parameters
     ----------
-    path : str or Path
-        The YAML file.
+    path : str, Path or Source
+        The YAML file, or what it holds.
     overrides : sequence of Override
-        Settings that hold for every reading.
+        Settings that hold for every reading of a file.
 
     Raises
     ------
@@ -62,8 +80,8 @@ class DesignReader:
         If the file cannot be read or is not YAML.
     """
 
-    def __init__(self, path: str | Path, overrides: Sequence[Override] = ()) -> None:
-        self._source = read_yaml(Path(path), overrides)
+    def __init__(self, path: str | Path | Source, overrides: Sequence[Override] = ()) -> None:
+        self._source = path if isinstance(path, Source) else read_yaml(Path(path), overrides)
         self._memory: dict[Any, Any] = {}
 
     @property

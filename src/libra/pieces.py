@@ -48,7 +48,7 @@ from libra.collectives import (
 )
 from libra.network import Network
 
-__all__ = ["Pieces", "Schedule", "best_schedule", "collective_pieces"]
+__all__ = ["Pieces", "Schedule", "allowed_schedules", "best_schedule", "collective_pieces"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -269,27 +269,35 @@ def _least_latency(forms: Floats, latency: Floats) -> Floats:
 _COUNTS = tuple(sorted({round(2 ** (k / 2)) for k in range(27)}))
 
 
-def best_schedule(
-    collective: Collective, network: Network, model: CollectiveModel, bandwidth: Floats
-) -> Schedule:
-    """Schedule that makes a collective fastest at given bandwidths, of those the model allows.
+def allowed_schedules(
+    collective: Collective, network: Network, model: CollectiveModel
+) -> tuple[list[Algorithm], tuple[int | None, ...]]:
+    """Orders and numbers of chunks that a model leaves a collective to choose from.
 
-    The number of chunks, if it is open, is one of 1, 2, 3, 4, 6, 8, 11, 16, … 8192 (steps of the
-    square root of 2, within which the time changes by less than 2 %); without latency more chunks
-    are always better.
+    Open numbers of chunks are 1, 2, 3, 4, 6, 8, 11, 16, … 8192 (steps of the square root of 2,
+    within which the time changes by less than 2 %), or any many without latency.
     """
     orders = [model.algorithm]
     if model.algorithm is Algorithm.BALANCED:
         orders.append(Algorithm.MULTI_RAIL)
     waits = model.endpoint_delay > 0 or any(d.latency > 0 for d in network.dimensions)
-    if len(orders) == 1 and (model.chunks is not None or not waits):
-        return Schedule(model.chunks, orders[0])
-    counts: tuple[int | None, ...] = (model.chunks,)
-    load = _load(collective, network, model)
-    if model.chunks is None and load.latency.any():
-        counts = _COUNTS
+    if model.chunks is not None or not waits:
+        return orders, (model.chunks,)
+    # What the network delays need not delay this collective.
+    return orders, _COUNTS if dimension_latency(collective, network, model).any() else (None,)
+
+
+def best_schedule(
+    collective: Collective, network: Network, model: CollectiveModel, bandwidth: Floats
+) -> Schedule:
+    """Schedule that makes a collective fastest at given bandwidths, of those the model allows.
+
+    Without latency more chunks are always better.
+    """
+    orders, counts = allowed_schedules(collective, network, model)
     if len(orders) * len(counts) == 1:
         return Schedule(counts[0], orders[0])
+    load = _load(collective, network, model)
 
     @cache
     def time(schedule: Schedule) -> float:

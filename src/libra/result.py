@@ -252,8 +252,9 @@ class Result:
         return render(result_table(self))
 
     def _repr_html_(self) -> str:
-        html: str = self.to_frame()._repr_html_()
-        return html
+        from libra.notebook import result_html
+
+        return result_html(self)
 
 
 def _finite(value: Any) -> Any:

@@ -20,7 +20,7 @@ from libra.result import Result
 from libra.units import parse_number
 from libra.yaml_source import Override
 
-__all__ = ["Axis", "SweepRow", "parse_axis", "sweep_design"]
+__all__ = ["Axis", "SweepRow", "axis_unit", "parse_axis", "sweep_design"]
 
 MOST_VALUES = 100_000
 _RANGE = re.compile(
@@ -189,11 +189,22 @@ def _override(reader: DesignReader, path: str, value: str) -> Override:
     split = parse_number(value)
     if split is None or split[1]:
         return Override(path, value, "--vary")
+    return Override(path, f"{value} {_current_unit(reader, path)}".strip(), "--vary")
+
+
+def axis_unit(reader: DesignReader, axis: Axis) -> str:
+    """Unit of an axis's numbers: their own, or that of the value they replace; empty: none."""
+    split = parse_number(axis.values[0])
+    if split is None or split[1]:
+        return "" if split is None else split[1]
+    return _current_unit(reader, axis.path)
+
+
+def _current_unit(reader: DesignReader, path: str) -> str:
+    """Unit of the value that an axis replaces."""
     try:
         current = reader.value(path)
     except ValueError as error:
         raise InputError(Problem(str(error), file=f"--vary {path}")) from None
     old = parse_number(current) if isinstance(current, str) else None
-    if old is None or not old[1]:
-        return Override(path, value, "--vary")
-    return Override(path, f"{value} {old[1]}", "--vary")
+    return "" if old is None else old[1]

@@ -1,9 +1,9 @@
 """Rows of a table of measured training steps → model, plan, accelerator and cluster.
 
 A row says what ran by its columns: sizes of the model, degrees, batch, recomputation, precision,
-GPU. What the software of a set of rows did (`SOFTWARE`) is a fact about that software, not a
-fitted number. The network is the GPU's preset cluster; where a row's notes print another bandwidth
-between nodes, it is that.
+GPU. What the software of a set of rows did (`SOFTWARE`) is assumed, see docs/validation.md. The
+network is the GPU's preset cluster; where a row's notes print another bandwidth between nodes, it
+is that.
 """
 
 from __future__ import annotations

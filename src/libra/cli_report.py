@@ -1,0 +1,108 @@
+"""``libra report`` on the command line, and ``--plot`` of the commands that have charts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from libra.cli_options import Debug, Run
+from libra.errors import InputError
+from libra.progress import waited
+
+if TYPE_CHECKING:
+    from libra.frontier import Against, FrontierPoint
+    from libra.load import DesignReader
+    from libra.result import Result
+    from libra.sweep import Axis, SweepRow
+
+__all__ = ["PlotFile", "add_report_command", "draw_frontier", "draw_result", "draw_sweep"]
+
+
+def _checked_name(path: Path | None) -> Path | None:
+    """Name of a chart's file, refused before anything is solved if it says no kind."""
+    if path is not None:
+        from libra.plots.save import require_chart_name
+
+        try:
+            require_chart_name(path)
+        except InputError as error:
+            raise typer.BadParameter(str(error)) from None
+    return path
+
+
+PlotFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE.{png,svg,pdf,html}",
+        help="Draw it, too.",
+        callback=_checked_name,
+    ),
+]
+
+
+def add_report_command(app: typer.Typer, run: Run) -> None:
+    """Add ``libra report``."""
+
+    @app.command()
+    def report(
+        results: Annotated[
+            list[Path], typer.Argument(metavar="RESULT…", help="Results (JSON), of -o.")
+        ],
+        output: Annotated[
+            Path, typer.Option("-o", "--output", help="The page (HTML) to write.")
+        ] = Path("report.html"),
+        debug: Debug = False,
+    ) -> None:
+        """Write one self-contained page of results: works offline, with live what-if."""
+
+        def work() -> None:
+            from libra.report import write_report
+
+            waited("writing", write_report, results, output)
+            print(f"wrote {output}", file=sys.stderr)
+
+        run(work, as_json=False, debug=debug)
+
+
+def draw_result(path: Path | None, result: Result) -> None:
+    """Draw a result, if that was asked for."""
+    if path is not None:
+        from libra.plots import plot_result
+
+        _write(path, plot_result(result))
+
+
+def draw_frontier(
+    path: Path | None, points: Sequence[FrontierPoint], names: Sequence[str], against: Against
+) -> None:
+    """Draw a frontier, if that was asked for."""
+    if path is not None:
+        from libra.plots import plot_frontier
+
+        _write(path, plot_frontier(points, names, against))
+
+
+def draw_sweep(
+    path: Path | None, reader: DesignReader, axes: Sequence[Axis], rows: Sequence[SweepRow]
+) -> None:
+    """Draw a sweep, if that was asked for."""
+    if path is not None:
+        from libra.plots import plot_sweep
+        from libra.plots.series_rows import x_axis
+        from libra.sweep import axis_unit
+
+        main = x_axis(axes)
+        unit = "" if main is None else axis_unit(reader, axes[main])
+        _write(path, plot_sweep(axes, rows, unit))
+
+
+def _write(path: Path, chart: Any) -> None:
+    from libra.plots import save_chart
+
+    waited("drawing", save_chart, chart, path)
+    print(f"wrote {path}", file=sys.stderr)

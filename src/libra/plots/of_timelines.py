@@ -1,0 +1,97 @@
+"""Timeline of a step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from libra.plots.theme import ROW, WIDTH, Chart, colors_of, empty_chart, inline, styled, time_unit
+from libra.plots.timeline_rows import COMPUTE, CRITICAL, hidden_stages, timeline_rows
+from libra.result import Result
+
+__all__ = ["plot_timeline"]
+
+
+def plot_timeline(result: Result, window: tuple[float, float] | None = None) -> Chart:
+    """When compute and each group's communication run, with the critical path on top.
+
+    Parameters
+    ----------
+    result : Result
+    window : (float, float) or None
+        From when to when [s]; None: the whole step. Where a lane has more than 300 stretches of
+        work, the height of a bin says how much of it is in use.
+    """
+    return styled(timeline_bars(result, window))
+
+
+def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> Any:
+    """Bars of `timeline_rows`."""
+    rows = timeline_rows(result, window)
+    if not rows:
+        return empty_chart("The step never ends: a dimension with traffic has no bandwidth.")
+    latest, first = max(row["end"] for row in rows), min(row["start"] for row in rows)
+    size, unit = time_unit(latest - first)
+    shown = [row | {"start": row["start"] / size, "end": row["end"] / size} for row in rows]
+    lanes = {row["order"]: row["lane"] for row in rows}
+    orders = sorted(lanes)
+    shown = [row | _height(row, orders.index(row["order"])) for row in shown]
+    names = [lanes[order] for order in orders]
+    whats = list(dict.fromkeys([COMPUTE, *(row["what"] for row in rows)]))
+    scale: Any = colors_of(whats, grey=[COMPUTE], first=4)
+    low, high = (first, latest) if window is None else window
+    height = ROW * len(names)
+    base = alt.Chart(inline(shown), width=WIDTH + 40, height=height)
+    # Hundreds of bins would each be described in words, and say little.
+    dense = len(shown) > _MOST_DESCRIBED
+    bars = base.mark_rect(aria=not dense).encode(
+        y=alt.Y(
+            "top:Q",
+            title=None,
+            scale=alt.Scale(domain=[len(names), 0], nice=False),
+            axis=_lane_axis(names),
+        ),
+        y2="bottom:Q",
+        x=alt.X(
+            "start:Q",
+            title=f"time, {unit}",
+            scale=alt.Scale(domain=[low / size, high / size], nice=False),
+            axis=alt.Axis(grid=False, tickCount=8),
+        ),
+        x2="end:Q",
+        color=alt.Color("what:N", scale=scale, sort=whats, title=None),
+        tooltip=["what:N", "start:Q", "end:Q", alt.Tooltip("share:Q", format=".1%")],
+    )
+    hidden = hidden_stages(result)
+    return bars.properties(title=hidden) if hidden else bars
+
+
+_MOST_DESCRIBED = 200
+_FILL = 0.8
+"""Part of a lane that its bars take."""
+
+
+def _height(row: dict[str, Any], lane: int) -> dict[str, float]:
+    """Where a row's bar begins and ends; lanes are 1 high and counted downwards."""
+    foot = lane + (1 + _FILL) / 2
+    under, over = row["below"], min(row["below"] + row["share"], 1.0)
+    return {"top": foot - _FILL * over, "bottom": foot - _FILL * under}
+
+
+def _lane_axis(names: Sequence[str]) -> alt.Axis:
+    """Names of the lanes in the middle of each; critical paths stand out."""
+    bold = [k + 0.5 for k, name in enumerate(names) if name.endswith(CRITICAL)]
+    return alt.Axis(
+        values=[k + 0.5 for k in range(len(names))],
+        labelExpr=f"{json.dumps(names)}[floor(datum.value)]",
+        labelFontWeight=alt.condition(
+            f"indexof({bold}, datum.value) >= 0", alt.value("bold"), alt.value("normal")
+        ),
+        grid=False,
+        ticks=False,
+        domain=False,
+        labelOverlap=False,
+    )
