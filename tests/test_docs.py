@@ -12,6 +12,8 @@ import pytest
 from chakra_helpers import ALL_REDUCE, collective, compute, stream
 
 import libra
+from libra.explore.explorer import Explorer
+from libra.explore.space import load_space
 from libra.presets import example_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,8 +100,9 @@ DESIGNS = [
     text
     for page in PAGES
     for text in blocks(page, "yaml")
-    if "network:" in text and "workloads:" in text
+    if "network:" in text and "workloads:" in text and "npus:" not in text
 ]
+SPACES = [text for page in PAGES for text in blocks(page, "yaml") if "npus:" in text]
 
 
 @pytest.mark.parametrize("text", DESIGNS, ids=range(len(DESIGNS)))
@@ -143,3 +146,18 @@ def test_the_documentation_lists_every_command():
     commands = re.findall(rf"^\W*({'|'.join(names)})\b", help_text, re.MULTILINE)
     assert sorted(set(commands)) == names
     assert all(f"libra {command}" in README for command in commands)
+
+
+@pytest.mark.parametrize("text", SPACES, ids=range(len(SPACES)))
+def test_spaces_in_the_documentation_can_be_explored(folder, text):
+    (folder / "space.yaml").write_text(text)
+    explorer = Explorer(load_space("space.yaml"))
+    explorer.check()
+    assert explorer.count > 1
+
+
+@pytest.mark.parametrize("path", sorted((example_folder() / "spaces").glob("*.yaml")), ids=str)
+def test_example_spaces_can_be_explored(path):
+    explorer = Explorer(load_space(path))
+    explorer.check()
+    assert any(not block.refused for block in explorer.blocks)

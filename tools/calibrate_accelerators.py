@@ -42,8 +42,9 @@ LEAST_SIZE = 1e6
 
 ABOUT = (
     "Latencies and efficiencies of the presets, fitted to measurements: written by "
-    "tools/calibrate_accelerators.py, do not edit. networks: by cluster and tier; accelerators: by "
-    "name and kind of operator. JSON, because it is read in a fiftieth of the time of YAML."
+    "tools/calibrate_accelerators.py and tools/calibrate_training.py, do not edit. networks: by "
+    "cluster and tier; accelerators: by name and kind of operator; training: what takes their "
+    "place. JSON, because it is read in a fiftieth of the time of YAML."
 )
 
 
@@ -290,7 +291,8 @@ def main() -> None:
     for name, fields in accelerators.items():
         print(f"{name}: {fields['efficiency']['matmul']}")
     if arguments.write:
-        data = {"about": ABOUT, "accelerators": accelerators, "networks": networks}
+        data = json.loads(TARGET.read_text("utf-8"))  # keeps what was fitted to training steps
+        data |= {"about": ABOUT, "accelerators": accelerators, "networks": networks}
         TARGET.write_text(format_json(data), encoding="utf-8")
 
 

@@ -27,6 +27,7 @@ from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
 from libra.formats.astra_sim_policy import place_text_workload
 from libra.formats.chakra_files import is_chakra, load_traces, refuse_placement
 from libra.formats.chakra_options import TraceOptions
+from libra.formats.layer_table import is_layer_table, place_layer_table, read_layer_table
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups
 from libra.pricing import Pricing, build_pricing
@@ -73,15 +74,21 @@ class Assembly:
             self.problems.extend(error.problems)
         return None
 
-    def design(self) -> Design | None:
-        """Design, or None after noting what is wrong with the file."""
+    def design(self, given: tuple[Workload, ...] | None = None) -> Design | None:
+        """Design, or None after noting what is wrong with the file.
+
+        Parameters
+        ----------
+        given : tuple of Workload or None
+            Taken instead of those that the file describes, which are not built.
+        """
         file = self.parsed
         network = self.network()
         pricing = self.pricing(network)
         rows = self.constraints(network, pricing)
         limits = self.time_limits()
         self.check_whole(network, pricing, rows, limits)
-        workloads = self.workloads(network)
+        workloads = self.workloads(network) if given is None else given
         if self.problems:
             return None
         assert network is not None
@@ -237,7 +244,11 @@ class Assembly:
     def _workload(
         self, entry: WorkloadEntry, network: Network | None, place: Place
     ) -> Workload | None:
+        if entry.model is not None or entry.trace is None:
+            return self.model_workload(entry, network, place)
         folder = Path(self.source.file).parent
+        if is_layer_table(entry.trace) and entry.chakra is None:
+            return self.attempt(place, lambda: self.table_workload(entry, network, folder))
         if entry.trace is not None and is_chakra(folder / entry.trace):
             return self.attempt(place, lambda: self.chakra_workload(entry, network, folder))
         if entry.chakra is not None:
@@ -276,6 +287,49 @@ class Assembly:
         name = entry.display_name or ""
         return Workload(name, self.memory[key], weight, groups or {}, entry.trace or "")
 
+    def table_workload(
+        self, entry: WorkloadEntry, network: Network | None, folder: Path
+    ) -> Workload | None:
+        """Workload of a layer table; None where what it needs is wrong already."""
+        assert entry.trace is not None
+        path = folder / entry.trace
+        if path not in self.memory:
+            self.memory[path] = read_layer_table(path)
+        if network is None or not entry.right:
+            return None
+        groups = _groups(entry, network) or {}
+        loop = entry.training_loop or self.parsed.training_loop or TrainingLoop()
+        layers, notes = place_layer_table(self.memory[path], network, groups)
+        pipeline = _pipeline(entry, network, groups, loop)
+        if pipeline is None:
+            graph = build_graph(layers, loop, note=notes)
+        else:
+            graph = pipeline_graph(layers, pipeline, notes)
+        graph = _at_speed(entry, graph)
+        weight = 1.0 if entry.weight is None else entry.weight
+        return Workload(entry.display_name or "", graph, weight, groups, entry.trace)
+
+    def model_workload(
+        self, entry: WorkloadEntry, network: Network | None, place: Place
+    ) -> Workload | None:
+        """Workload of an entry that names a model, or None after noting what is wrong with it."""
+        from libra.model_workload import build_model_workload
+
+        job = entry.model
+        if job is None or network is None or not entry.right:
+            return None
+        folder = Path(self.source.file).parent
+        key = (repr(job), network.sizes)
+        if key not in self.memory:
+            built = self.attempt(place, lambda: build_model_workload(job, network, folder))
+            if built is None:
+                return None
+            self.memory[key] = built
+        step, groups = self.memory[key]
+        weight = 1.0 if entry.weight is None else entry.weight
+        name = entry.display_name or ""
+        return Workload(name, step.graph, weight, groups, job.model, step=step)
+
     def chakra_workload(
         self, entry: WorkloadEntry, network: Network | None, folder: Path
     ) -> Workload | None:
@@ -301,7 +355,7 @@ class Assembly:
             graph = replace(graph, fixed=graph.fixed / entry.compute_speed)
         weight = 1.0 if entry.weight is None else entry.weight
         name = entry.display_name or ""
-        return Workload(name, graph, weight, {}, entry.trace, placed.npu_places)
+        return Workload(name, graph, weight, {}, entry.trace, npu_places=placed.npu_places)
 
     def trace(self, name: str, place: Place) -> TextWorkload | None:
         """Text workload of a file, or None after noting what is wrong with it."""
@@ -334,6 +388,11 @@ def _graph(
         )
     else:
         graph = pipeline_graph(layers, pipeline, notes)
+    return _at_speed(entry, graph)
+
+
+def _at_speed(entry: WorkloadEntry, graph: StepGraph) -> StepGraph:
+    """Graph whose computations run at the entry's speed; refuses one that does nothing."""
     if graph.total_fixed == 0 and not graph.collectives:
         raise FieldError(
             "trace",

@@ -95,9 +95,19 @@ def _workload(workload: Workload, network: Network) -> dict[str, Any]:
                 "group": c.group.name,
                 "extents": list(c.group.extents),
                 "members": c.group.size,
-                "size_counts": SIZE_CONVENTION[c.kind],
-                "bytes_in_file": text_size(c),
+                "size_counts": SIZE_CONVENTION.get(c.kind, "the message"),
+                "bytes_in_file": text_size(c) if c.kind in SIZE_CONVENTION else None,
             }
             for c, count in zip(graph.collectives, graph.total_counts, strict=True)
         ],
+        **_model(workload),
     }
+
+
+def _model(workload: Workload) -> dict[str, Any]:
+    """What a workload that names a model adds."""
+    if workload.step is None:
+        return {}
+    from libra.model_summary import summarize_step
+
+    return summarize_step(workload.step)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
+from libra.cli_explore import add_explore_command
+from libra.cli_models import add_model_commands
 from libra.cli_options import (
     AsJson,
     Debug,
@@ -286,7 +288,13 @@ def presets(
     debug: Debug = False,
 ) -> None:
     """List what ships with libra, each number with its source."""
-    _run(lambda: _presets(kind, as_json), as_json=as_json, debug=debug)
+
+    def work() -> None:
+        from libra.presets_command import print_presets
+
+        print_presets(_console(), kind, as_json=as_json)
+
+    _run(work, as_json=as_json, debug=debug)
 
 
 def _load(path: Path, settings: Sequence[str] | None) -> Design:
@@ -389,29 +397,6 @@ def _new(directory: Path, example: str) -> None:
     print(f"Next: libra optimize {directory / (example + '.yaml')}", file=sys.stderr)
 
 
-def _presets(kind: str, as_json: bool) -> None:
-    from libra.errors import nearest
-    from libra.models import list_models
-    from libra.presets import PRESET_KINDS, list_presets
-
-    if kind and kind not in PRESET_KINDS:
-        raise InputError(f"presets: unknown kind, got {kind!r}. {nearest(kind, PRESET_KINDS)}")
-    kinds = [kind] if kind else list(PRESET_KINDS)
-    rows = {k: list_models() if k == "models" else list_presets(k) for k in kinds}
-    if as_json:
-        _print_json(rows)
-        return
-    from libra.screen import new_table, print_to
-
-    for k in kinds:
-        table = new_table(
-            [("Name", "left"), ("Value", "left"), ("Source", "left")], title=k.capitalize()
-        )
-        for row in rows[k]:
-            table.add_row(row["name"], row["value"], row["source"])
-        print_to(_console(), table)
-
-
 def _run(work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
     """Run a command; turn errors into one clear message and an exit status."""
     try:
@@ -471,6 +456,8 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
 
 
 add_trace_commands(app, _run, _load, _bandwidths)
+add_explore_command(app, _run, _overrides)
+add_model_commands(app, _run)
 add_report_command(app, _run)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
@@ -13,10 +14,19 @@ __all__ = [
     "DesignFile",
     "Output",
     "Quiet",
+    "Run",
     "Settings",
     "Simulate",
     "Timeline",
 ]
+
+
+class Run(Protocol):
+    """Runs a command; turns errors into one message and an exit status."""
+
+    def __call__(self, work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
+        """Run it."""
+
 
 DesignFile = Annotated[Path, typer.Argument(metavar="DESIGN", help="The design file (YAML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]

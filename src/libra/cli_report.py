@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from libra.cli_options import Debug
-from libra.cli_traces import Run
+from libra.cli_options import Debug, Run
 from libra.errors import InputError
 from libra.progress import waited
 

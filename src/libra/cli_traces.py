@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from libra.cli_options import AsJson, Debug, DesignFile, Settings
+from libra.cli_options import AsJson, Debug, DesignFile, Run, Settings
 
 if TYPE_CHECKING:
     from libra.design import Design
 
 __all__ = ["add_trace_commands"]
-
-
-class Run(Protocol):
-    """Runs a command; turns errors into one message and an exit status."""
-
-    def __call__(self, work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
-        """Run it."""
 
 
 def add_trace_commands(

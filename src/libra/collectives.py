@@ -126,6 +126,9 @@ class CollectiveModel:
         the points, constant outside them.
     contention : Contention
         Whether collectives that share a dimension queue.
+    flat_rings : bool
+        Rings through all members, as NCCL's: what leaves a node was not reduced in it before, so
+        that a reduce-scatter sends (P_d e_d - 1) / (P_d e_d) in the place of (e_d - 1) / e_d.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -137,6 +140,7 @@ class CollectiveModel:
     endpoint_delay: Annotated[float, TIME] = 0.0
     efficiency: EfficiencyCurves = field(default_factory=dict)
     contention: Contention = Contention.QUEUE
+    flat_rings: bool = False
 
     def __post_init__(self) -> None:
         for name, words in (
@@ -152,6 +156,7 @@ class CollectiveModel:
             or self.efficiency
             or self.endpoint_delay
             or self.all_to_all is not None
+            or self.flat_rings
             or self.algorithm is not Algorithm.MULTI_RAIL
         ):
             raise FieldError(
@@ -162,6 +167,12 @@ class CollectiveModel:
         if self.chunks is not None and self.chunks < 1:
             raise FieldError(
                 "chunks", f"a collective has at least 1 chunk, got {self.chunks}. Or write auto."
+            )
+        if self.flat_rings and self.algorithm is not Algorithm.MULTI_RAIL:
+            raise FieldError(
+                "flat_rings",
+                f"only multi-rail collectives are rings, got {self.algorithm.value}. Remove "
+                "flat_rings.",
             )
         require_rising("efficiency", self.efficiency)
 
@@ -286,7 +297,7 @@ def dimension_bytes(
     used = [d for d, e in enumerate(group.extents) if e > 1]
     for d in used:
         dimension, e, k = network.dimensions[d], group.extents[d], group.strides[d]
-        share = _share(collective.kind, dimension, e, inner, d == used[-1])
+        share = _share(collective.kind, dimension, e, inner, d == used[-1], model.flat_rings)
         if model.compat is None:
             share = _on_links(share, collective.kind, dimension, e, k)
             share /= dimension_efficiency(collective, dimension, d)
@@ -295,11 +306,20 @@ def dimension_bytes(
     return result * (collective.size / size_efficiency(collective, model))
 
 
+_RINGS = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER)
+
+
 def _share(
-    kind: CollectiveKind, dimension: Dimension, extent: int, inner: int, outermost: bool
+    kind: CollectiveKind,
+    dimension: Dimension,
+    extent: int,
+    inner: int,
+    outermost: bool,
+    flat: bool,
 ) -> float:
     """Bytes sent in a dimension per byte of buffer, with P_d = inner."""
-    part = (extent - 1) / extent
+    ring = extent * inner if flat and kind in _RINGS else extent
+    part = (ring - 1) / ring
     match kind:
         case CollectiveKind.REDUCE_SCATTER | CollectiveKind.ALL_GATHER:
             return part / inner

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,10 @@ from libra.timing import StepTiming, build_timing
 from libra.units import BANDWIDTH, MONEY
 from libra.workload.graph import StepGraph
 from libra.workload.schedule import TrainingLoop
+
+if TYPE_CHECKING:
+    from libra.workload.data_parallel import DataParallelStep
+    from libra.workload.transformer import TransformerStep
 
 __all__ = [
     "Design",
@@ -94,6 +98,8 @@ class Workload:
         Where it was read from.
     npu_places : ndarray of int, shape (npus,), or None
         Which of the graph's places each NPU is, where that is known.
+    step : TransformerStep or DataParallelStep or None
+        What the graph was made of, where that is a model.
     """
 
     name: str
@@ -102,6 +108,7 @@ class Workload:
     groups: Mapping[str, Group] = field(default_factory=dict)
     source: str = ""
     npu_places: NDArray[np.int64] | None = None
+    step: TransformerStep | DataParallelStep | None = None
 
     def __post_init__(self) -> None:
         check_weight(self.weight)

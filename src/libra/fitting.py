@@ -86,7 +86,12 @@ def robust_least_squares(matrix: Floats, target: Floats, *, scale: float = 0.02)
 
 
 def fit_parameters(
-    deviation: Callable[[Floats], Floats], start: Floats, *, scale: float = 0.02
+    deviation: Callable[[Floats], Floats],
+    start: Floats,
+    *,
+    scale: float = 0.02,
+    rounds: int = 200,
+    tolerance: float = 1e-10,
 ) -> Floats:
     """Parameters whose deviations have the least sum of absolute values.
 
@@ -101,6 +106,10 @@ def fit_parameters(
         Where to begin.
     scale : float
         Deviations below it count as squares.
+    rounds : int
+        Most steps.
+    tolerance : float
+        The fit ends when a step lowers the sum by less than that fraction of it.
     """
 
     def loss(d: Floats) -> float:
@@ -110,7 +119,7 @@ def fit_parameters(
     x: Floats = np.asarray(start, dtype=float)
     here: Floats = deviation(x)
     damping = 1e-3
-    for _ in range(200):
+    for _ in range(rounds):
         slope = np.array(
             [(deviation(x + shift) - here) / 1e-5 for shift in 1e-5 * np.eye(len(x))]
         ).T
@@ -120,7 +129,7 @@ def fit_parameters(
         step: Floats = np.clip(np.linalg.solve(normal, -weighted.T @ here), -1, 1)
         there = deviation(x + step)
         if loss(there) < loss(here):
-            done = loss(here) - loss(there) <= 1e-10 * loss(here)
+            done = loss(here) - loss(there) <= tolerance * loss(here)
             x, here = np.add(x, step), there
             damping = max(damping / 4, 1e-9)
             if done:

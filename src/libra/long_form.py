@@ -25,23 +25,13 @@ __all__ = [
 Note = Callable[[Place, str], None]
 """Notes what is wrong at a place."""
 
-# Keys of the contract that this version does not read yet: said plainly, never ignored.
-_PLANNED = {
-    "model",
-    "accelerator",
-    "batch",
-    "precision",
-    "sequence_parallel",
-    "zero",
-    "ep",
-    "cp",
-}
+_OF_MODELS = ("accelerator", "batch", "precision", "sequence_parallel", "zero", "ep", "cp")
 
 
 def unknown_key(key: str, value: Any, valid: Any) -> str:
     """What to say of a key that a mapping may not have."""
-    if key in _PLANNED:
-        return f"this version does not read {key!r} yet, got {shown(value)}. Remove it."
+    if key in _OF_MODELS and key not in valid:
+        return f"belongs to a workload with model:, got {shown(value)}. Remove it."
     return f"unknown key, got {shown(key)}. {nearest(key, valid)}"
 
 

@@ -5,31 +5,40 @@ ended. This approximates the hardware, which queues chunk by chunk: the second m
 the first leaves in some dimensions (then this is too slow), or its chunks may hold up those of the
 first that are on their way back (then it is too fast). `libra.evaluate.simulate_result` shows the
 difference. Groups with different strides in a fully connected block use different links, so they
-do not share them; on rings and switches they do.
+do not share them; on rings and switches they do. Messages from one NPU to another queue among
+themselves only: they are short, and a switch lets them pass between the messages of a collective.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.collectives import Collective, CollectiveModel, Contention
+from libra.collectives import Collective, CollectiveKind, CollectiveModel, Contention
 from libra.network import Network, Topology
 from libra.workload.graph import StepGraph, add_predecessors
 
-__all__ = ["add_queues", "links_of"]
+__all__ = ["add_queues", "links_of", "queue_users"]
 
 Ints = NDArray[np.int64]
 
 
 def links_of(collective: Collective, network: Network) -> tuple[tuple[int, int], ...]:
-    """Links that a collective occupies: (dimension, stride in a fully connected block or 0)."""
+    """Links that a collective occupies: (dimension, stride in a fully connected block or 0).
+
+    Messages from one NPU to another have a queue of their own beside each, (dimension, -1 - that).
+    """
     group = collective.group
-    return tuple(
-        (d, group.strides[d] if network.dimensions[d].topology is Topology.FULLY_CONNECTED else 0)
-        for d, extent in enumerate(group.extents)
-        if extent > 1
-    )
+    found = []
+    for d, extent in enumerate(group.extents):
+        if extent > 1:
+            connected = network.dimensions[d].topology is Topology.FULLY_CONNECTED
+            link = group.strides[d] if connected else 0
+            message = collective.kind is CollectiveKind.POINT_TO_POINT
+            found.append((d, -1 - link if message else link))
+    return tuple(found)
 
 
 def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> StepGraph:
@@ -43,8 +52,20 @@ def add_queues(graph: StepGraph, network: Network, model: CollectiveModel) -> St
     for j, collective in enumerate(graph.collectives):
         for link in links_of(collective, network):
             index.setdefault(link, []).append(j)
+    return queue_users(graph, index.values())
+
+
+def queue_users(graph: StepGraph, sharers: Iterable[Sequence[int]]) -> StepGraph:
+    """Graph in which tasks with collectives that share something wait for each other, in order.
+
+    Parameters
+    ----------
+    graph : StepGraph
+    sharers : iterable of sequence of int
+        For each thing that is shared, which of the graph's collectives use it.
+    """
     later, earlier = [], []
-    for users in index.values():
+    for users in sharers:
         tasks = graph.count_task[np.isin(graph.count_index, users)]
         tasks = tasks[np.diff(tasks, prepend=np.int64(-1)) > 0]  # sorted: each once
         if len(tasks) == 0:

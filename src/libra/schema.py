@@ -32,6 +32,12 @@ from libra.long_form import (
     expand_scenarios,
     unknown_key,
 )
+from libra.model_entry import (
+    MODEL_FORMS,
+    REQUIRED,
+    ModelEntry,
+    expand_model_item,
+)
 from libra.network import Dimension
 from libra.scenarios import CaseEntry, SampleEntry, ScenariosEntry
 from libra.units import BANDWIDTH, SIZE
@@ -108,6 +114,7 @@ class WorkloadEntry:
     pipeline: PipelineEntry | None = None
     chakra: TraceOptions | None = None
     compute_speed: float | None = None
+    model: ModelEntry | None = None
     right: bool = True
 
     def faults(self) -> Iterator[FieldError]:
@@ -136,6 +143,8 @@ class WorkloadEntry:
     @property
     def display_name(self) -> str | None:
         """Its name, else that of its file; None if neither is known."""
+        if self.name is None and self.model is not None:
+            return self.model.display_name
         return self.name or (trace_name(self.trace) if self.trace else None)
 
 
@@ -238,6 +247,18 @@ def read_design_file(
     )
 
 
+def read_part(source: Source, problems: list[Problem], form: Any, value: Any, place: Place) -> Any:
+    """Typed form of plain data at a place of a file; None after noting what is wrong."""
+    return _Reader(source, problems, {}).validate(form, value, place)
+
+
+def read_workload(
+    source: Source, problems: list[Problem], item: Any, place: Place
+) -> WorkloadEntry:
+    """Typed form of an item of ``workloads:`` at a place of a file, as far as it is right."""
+    return _Reader(source, problems, {}).read_entry(item, place)
+
+
 class _Reader:
     """Reads the parts of a file, each for itself."""
 
@@ -294,9 +315,11 @@ class _Reader:
         if not isinstance(item, dict):
             self.note(place, f"must be a mapping, got {shown(item)}. Write e.g. '- trace: w.txt'.")
             return WorkloadEntry(right=False)
+        if "model" in item:
+            return self.read_model_entry(item, place, before)
         self.refuse_unknown(item, _ENTRY_FORMS, place)
         if "trace" not in item:
-            self.note((*place, "trace"), "is missing, got nothing. Add trace:.")
+            self.note((*place, "trace"), "is missing, got nothing. Add trace:, or model:.")
         if "training_loop" in item:
             item = item | {"training_loop": expand_loop(item["training_loop"], self.note)}
         values = {
@@ -310,6 +333,26 @@ class _Reader:
         missing = any(value is None for value in values.values())
         return replace(entry, right=not missing and len(self.problems) == before)
 
+    def read_model_entry(self, item: Any, place: Place, before: int) -> WorkloadEntry:
+        """Typed form of an item that names a model, as far as it is right."""
+        common = {key: _ENTRY_FORMS[key] for key in ("name", "weight")}
+        self.refuse_unknown(item, {**common, **MODEL_FORMS}, place)
+        long = expand_model_item(item)
+        values = {
+            key: self.validate(form, long[key], (*place, key))
+            for key, form in {**common, **MODEL_FORMS}.items()
+            if key in long
+        }
+        for key in REQUIRED:
+            if key not in item:
+                self.note((*place, key), f"is missing, got nothing. Add {key}:.")
+        shared = {key: values.pop(key) for key in common if key in values}
+        entry = WorkloadEntry(**shared)
+        for fault in entry.faults():
+            self.note((*place, *fault.place), fault.message)
+        right = len(self.problems) == before
+        return replace(entry, model=ModelEntry(**values) if right else None, right=right)
+
     def validate(self, form: Any, value: Any, place: Place) -> Any:
         """Typed form of plain data at a place; None after noting what is wrong."""
         from pydantic import ValidationError
@@ -319,7 +362,7 @@ class _Reader:
         except ValidationError as error:
             for details in error.errors(include_url=False):
                 where = tuple(part for part in details["loc"] if part != "[key]")
-                message, at = _message(details, (*place, *where))
+                message, at = _message(details, (*place, *where), form)
                 self.note(at, message)
             return None
 
@@ -350,23 +393,27 @@ def file_place(data: Any, place: Place) -> Place:
             return ("network",)
         case (*around, "training_loop", "kind"):
             return (*around, "training_loop")
+        case ("workloads", int(), "batch", "sequences"):
+            return (*place[:-1], "global")
+        case ("workloads", int(k), "precision", "compute"):
+            return place if isinstance(data["workloads"][k]["precision"], dict) else place[:-1]
     return place
 
 
 # --- messages ----------------------------------------------------------------------------------
 
 
-def _message(details: ErrorDetails, place: Place) -> tuple[str, Place]:
+def _message(details: ErrorDetails, place: Place, form: Any) -> tuple[str, Place]:
     """What pydantic found, in libra's words, and where."""
     kind, value = details["type"], details["input"]
-    key = str(place[-1])
+    key = _IN_FILE.get(str(place[-1]), str(place[-1]))
     if kind == "value_error":
         error = details.get("ctx", {}).get("error")
         if isinstance(error, FieldError):
             return error.message, (*place, *error.place)
         return str(error), place
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
-        return unknown_key(key, value, _valid_keys(place[:-1])), place
+        return unknown_key(key, value, _valid_keys(place[:-1], form)), place
     if kind in ("missing", "missing_argument"):
         return f"is missing, got nothing. Add {key}:.", place
     if kind == "enum":
@@ -394,8 +441,8 @@ def _words(details: ErrorDetails) -> list[str]:
     return [word.strip(" '") for part in expected.split(",") for word in part.split(" or ")]
 
 
-def _valid_keys(place: Place) -> list[str]:
-    """Keys of the mapping at a place of the long form."""
+def _valid_keys(place: Place, form: Any) -> list[str]:
+    """Keys of the mapping at a place of the long form, which has a type."""
     match place:
         case ("prices" | "power" as key, "tiers", _):
             owner: Any = PartPrices if key == "prices" else PartPower
@@ -409,10 +456,10 @@ def _valid_keys(place: Place) -> list[str]:
             owner = ScenariosEntry
         case ("network", int(), "bandwidth_choices", int()):
             owner = Choice
-        case ("workloads", int(), "parallel"):
-            owner = Parallel
         case ("workloads", int(), "pipeline"):
             owner = PipelineEntry
+        case ("workloads", int(), "parallel" | "batch" | "precision" | "overlap"):
+            owner = form
         case ("workloads", int(), "chakra"):
             owner = TraceOptions
         case (*_, "training_loop"):
@@ -421,4 +468,8 @@ def _valid_keys(place: Place) -> list[str]:
             owner = EfficiencyPoint
         case _:
             owner = _OWNERS[str(place[0])]
-    return [f.name for f in fields(owner)]
+    return [_IN_FILE.get(f.name, f.name) for f in fields(owner)]
+
+
+_IN_FILE = {"sequences": "global"}
+"""Keys of a file whose name in Python is another."""

@@ -347,6 +347,8 @@ def check_table(summary: dict[str, object]) -> RenderableType:
                 str(c["size_counts"]),
             )
         parts.append(table)
+        if "parameters" in workload:
+            parts.append(_model_lines(workload))
     settings = Table.grid(padding=(0, 2))
     for key in ("objective", "training_loop", "collective_model"):
         settings.add_row(key.replace("_", " ").capitalize(), str(summary[key]))
@@ -361,6 +363,20 @@ def check_table(summary: dict[str, object]) -> RenderableType:
     assert isinstance(warnings, list)
     parts += [Text(f"Warning: {line}", style="yellow") for line in warnings]
     return Group(*parts)
+
+
+def _model_lines(workload: dict[str, Any]) -> RenderableType:
+    """Parameters, FLOPs and memory of a workload that is a model."""
+    lines = Table.grid(padding=(0, 2))
+    total, active = workload["parameters"], workload["active_parameters"]
+    lines.add_row("Parameters", f"{total:,}" + (f", {active:,} active" if active < total else ""))
+    again = workload["recomputed_flops_per_step"]
+    more = f", and {again:.4g} computed again" if again else ""
+    lines.add_row("FLOPs of a step", f"{workload['flops_per_step']:.4g}{more}")
+    memory = workload["bytes_per_npu"]
+    words = ", ".join(f"{key} {format_bytes(size)}" for key, size in memory.items() if size)
+    lines.add_row("Memory of an NPU", f"{words} (stage {workload['fullest_stage']})")
+    return lines
 
 
 def _offered(choices: object) -> str:

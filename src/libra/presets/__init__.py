@@ -30,11 +30,13 @@ def load_presets(kind: str) -> dict[str, Any]:
     """
     presets = _read(kind)
     if kind == "networks":
-        for name, parts in _calibration()["networks"].items():
-            _calibrate_network(presets[name], parts)
+        for source in (_calibration(), _calibration()["training"]):
+            for name, parts in source["networks"].items():
+                _calibrate_network(presets[name], parts)
     elif kind == "accelerators":
-        for name, fitted in _calibration()["accelerators"].items():
-            _calibrate_accelerator(presets[name], fitted)
+        for source in (_calibration(), _calibration()["training"]):
+            for name, fitted in source["accelerators"].items():
+                _calibrate_accelerator(presets[name], fitted)
     return presets
 
 
@@ -43,7 +45,7 @@ def _text(name: str) -> str:
 
 
 def _calibration() -> dict[str, Any]:
-    """Numbers that were fitted to measurements, by tools/calibrate_accelerators.py."""
+    """Numbers that were fitted to measurements, by tools/calibrate_*.py."""
     data: dict[str, Any] = json.loads(_text("calibration.json"))
     return data
 
@@ -58,6 +60,9 @@ def _calibrate_network(network: dict[str, Any], parts: Mapping[str, Any]) -> Non
     """Put fitted numbers into the dimensions of a cluster, by tier."""
     for dimension in network["dimensions"]:
         fitted = dict(parts.get(dimension["tier"], {}))
+        if "efficiency_by_size" in fitted:
+            known = dimension.get("efficiency_by_size", {})
+            fitted["efficiency_by_size"] = known | fitted["efficiency_by_size"]
         source = fitted.pop("source", "")
         dimension.update(fitted)
         for key in fitted:

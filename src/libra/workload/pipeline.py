@@ -26,7 +26,7 @@ from libra.placement import Group
 from libra.workload.graph import GraphBuilder, StepGraph
 from libra.workload.layers import Layer, Phase
 
-__all__ = ["Pipeline", "pipeline_graph", "split_layers"]
+__all__ = ["Pipeline", "peers", "pipeline_graph", "split_layers"]
 
 Counts = list[tuple[Collective, float]]
 
@@ -225,18 +225,30 @@ def _send(builder: GraphBuilder, pipeline: Pipeline, slot: _Slot, task: int, par
 
 
 def _pair(pipeline: Pipeline, here: int, there: int) -> Group:
-    """The two members of a pipeline's group that exchange an activation."""
+    return peers(pipeline.group, pipeline.sizes, here, there)
+
+
+def peers(group: Group, sizes: Sequence[int], here: int, there: int) -> Group:
+    """Two members of a pipeline's group that exchange something.
+
+    Parameters
+    ----------
+    group : Group
+        One member a stage.
+    sizes : sequence of int
+        Members of the network's dimensions, to tell a closed ring.
+    here, there : int
+        Stages.
+    """
     extents, strides = [], []
-    for extent, stride, size in zip(
-        pipeline.group.extents, pipeline.group.strides, pipeline.sizes, strict=True
-    ):
+    for extent, stride, size in zip(group.extents, group.strides, sizes, strict=True):
         (here, a), (there, b) = divmod(here, extent), divmod(there, extent)
         apart = abs(a - b)
         if extent * stride == size:
             apart = min(apart, extent - apart)
         extents.append(2 if apart else 1)
         strides.append(stride * max(apart, 1))
-    return Group(pipeline.group.name, tuple(extents), tuple(strides))
+    return Group(group.name, tuple(extents), tuple(strides))
 
 
 def _reduce_part(

@@ -1,0 +1,1 @@
+"""Exploration of a space of designs: shapes, blocks, parallelism, placement, bandwidths."""

@@ -1,0 +1,266 @@
+"""Exploration: bounds hold, pruning changes no winner, interruption changes no row."""
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from libra.errors import InputError
+from libra.explore.explorer import Explorer
+from libra.explore.run import explore_space, waves
+from libra.explore.space import load_space
+from libra.explore.store import open_store, read_exploration
+from libra.yaml_source import Override
+
+SPACE = """npus: [64]
+network:
+  tiers:
+    - {tier: package, topologies: [ring, fully-connected], sizes: [1, 2, 4]}
+    - {tier: node, topologies: [switch, ring], sizes: [1, 2, 4, 8]}
+    - {tier: pod, topologies: [switch], sizes: auto}
+workloads:
+  - model: turing-nlg-17b
+    accelerator: a100-80gb
+    parallel:
+      tp: [1, 2, 4, 8]
+      pp: [1, 2, 3, 6]
+      sequence_parallel: true
+      zero: [1]
+      order: [[tp, cp, pp, dp], [dp, cp, tp, pp]]
+    batch: {global: 64, micro: [1, 2], sequence: 1024}
+    precision: bf16
+    recomputation: [selective]
+constraints: [total <= 300 GB/s]
+"""
+SMALL = SPACE.replace("tp: [1, 2, 4, 8]", "tp: [4, 8]").replace("micro: [1, 2]", "micro: 1")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("space.yaml").write_text(SPACE)
+    Path("small.yaml").write_text(SMALL)
+    return tmp_path
+
+
+def explored(space, out, **options):
+    return explore_space(load_space(space), Path(out), **options)
+
+
+def test_pruning_changes_no_winner_and_bounds_hold(folder):
+    pruned = explored("small.yaml", "pruned", top=5)
+    whole = explored("small.yaml", "whole", top=5, prune=False)
+    assert pruned.counts["pruned"] > 2 * pruned.counts["solved"]
+    assert "pruned" not in whole.counts
+    assert pruned.top["objective"].to_list() == whole.top["objective"].to_list()
+    assert pruned.top["candidate"].to_list() == whole.top["candidate"].to_list()
+    both = pruned.frame.join(whole.frame, on="candidate", suffix="_whole")
+    assert len(both) == len(whole.frame) == len(pruned.frame)
+    solved = both.filter(pl.col("objective_whole").is_not_null())
+    assert (solved["bound"] <= solved["objective_whole"] * (1 + 1e-9)).all()
+    assert pruned.proven >= pruned.top["objective"][-1]
+    assert pruned.refused == whole.refused
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": "time-cost", "constraints": "[total == 300 GB/s]"},
+        {"objective": "time-cost", "prices": "{npu: 10000 USD}"},
+        {"objective": "cost", "constraints": "[time(turing-nlg-17b) <= 2400 ms]"},
+        {"constraints": "[cost <= 300000 USD, total <= 5000 GB/s]"},
+        {"collectives": "{algorithm: [multi-rail, balanced, ideal]}"},
+        {"collectives": "{chunks: 8, contention: none}"},
+    ],
+    ids=lambda settings: "-".join(settings.values()),
+)
+def test_bounds_of_other_objectives_and_models(folder, settings):
+    overrides = [Override(path, value) for path, value in settings.items()]
+    overrides.append(Override("workloads.0.parallel.pp", "[1, 2]"))
+    space = load_space("small.yaml", overrides)
+    pruned = explore_space(space, Path("pruned"), top=3)
+    whole = explore_space(space, Path("whole"), top=3, prune=False)
+    assert pruned.top["objective"].to_list() == pytest.approx(whole.top["objective"].to_list())
+    both = pruned.frame.join(whole.frame, on="candidate", suffix="_whole")
+    solved = both.filter(pl.col("objective_whole").is_not_null())
+    assert len(solved)
+    assert (solved["bound"] <= solved["objective_whole"] * (1 + 1e-6)).all()
+
+
+def test_two_workloads_add_up(folder):
+    text = SMALL + "\n"
+    second = text.split("workloads:\n")[1].split("constraints")[0]
+    text = text.replace(
+        "constraints:",
+        second.replace("turing", "name: b\n    model: turing").replace(
+            "- model: name: b", "- name: b"
+        )
+        + "constraints:",
+        1,
+    )
+    text = text.replace("tp: [4, 8]", "tp: [4]").replace("pp: [1, 2, 3, 6]", "pp: [1, 2]")
+    Path("two.yaml").write_text(text)
+    pruned, whole = explored("two.yaml", "p", top=3), explored("two.yaml", "w", top=3, prune=False)
+    assert pruned.top["objective"].to_list() == pytest.approx(whole.top["objective"].to_list())
+    assert {"w0_tp", "w1_tp"} < set(pruned.frame.columns)
+
+
+def test_processes_give_the_same_rows(folder):
+    one = explored("small.yaml", "one").frame
+    two = explored("small.yaml", "two", jobs=2).frame
+    assert one.equals(two)
+
+
+def test_a_dask_cluster_gives_the_same_rows(folder):
+    pytest.importorskip("distributed", reason="needs the extra dask")
+    command = [sys.executable, "-m", "libra", "explore", "small.yaml", "--jobs", "2"]
+    done = subprocess.run(
+        [*command, "--dask", "local", "-o", "dask", "--json"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["counts"]["solved"] > 0
+    assert read_exploration(Path("dask")).equals(explored("small.yaml", "one").frame)
+
+
+def run_killed(rng, times, *options):
+    """Run a command, killing it at random moments, until it is done."""
+    command = [
+        sys.executable,
+        "-m",
+        "libra",
+        "explore",
+        "space.yaml",
+        "-o",
+        "killed",
+        "--jobs",
+        "1",
+    ]
+    for k in range(times + 20):
+        with subprocess.Popen(
+            [*command, *options], stdout=subprocess.DEVNULL, stderr=-1
+        ) as process:
+            try:
+                process.wait(rng.uniform(1.0, 5.0) if k < times else 120)
+            except subprocess.TimeoutExpired:
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()
+                continue
+            return k
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(folder, monkeypatch):
+    monkeypatch.setattr("libra.explore.explorer.PART", 64)
+    undisturbed = explored("space.yaml", "undisturbed").frame
+    Path("sitecustomize.py").write_text("import libra.explore.explorer as e\ne.PART = 64\n")
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    )
+    kills = run_killed(random.Random(3), 10)
+    assert kills > 0
+    assert read_exploration(Path("killed")).equals(undisturbed)
+
+
+def test_interrupted_between_parts_and_resumed(folder, monkeypatch):
+    monkeypatch.setattr("libra.explore.explorer.PART", 32)
+    whole = explored("small.yaml", "whole").frame
+
+    class Stop(Exception):
+        pass
+
+    def stop_after(count):
+        def report(progress):
+            if progress.done >= count:
+                raise Stop
+
+        return report
+
+    for count in (1, 2, 4):
+        with pytest.raises(Stop):
+            explored("small.yaml", "parts", report=stop_after(count))
+    assert explored("small.yaml", "parts").frame.equals(whole)
+
+
+def test_waves_cover_all_parts_once():
+    for parts in (0, 1, 2, 7, 100, 301):
+        assert [p for wave in waves(parts) for p in wave] == list(range(parts))
+
+
+def test_two_runs_on_one_folder_and_another_space(folder):
+    text = "a\nb\n"
+    with open_store(Path("out"), text):
+        writing = pytest.raises(InputError, match="another exploration is writing here")
+        with writing, open_store(Path("out"), text):
+            pass
+    with pytest.raises(InputError) as caught, open_store(Path("out"), "a\nc\n"):
+        pass
+    assert "-b" in str(caught.value)
+    assert "+c" in str(caught.value)
+    with pytest.raises(InputError, match="holds no exploration"):
+        read_exploration(Path("none"))
+
+
+BAD = [
+    ("npus: [64]", "npus: 0", "space.yaml:1: npus: must be a number of NPUs, or a list, got 0"),
+    ("sizes: auto", "sizes: [3]", "no sizes of the tiers multiply to [64] NPUs"),
+    ("topologies: [switch], sizes: auto", "topologies: [], sizes: auto", "topologies: needs at least"),
+    ("topologies: [switch], sizes: auto", "topologies: [switch], sizes: any", "must be a list or auto"),
+    ("topologies: [switch], sizes: auto", "topologies: [swich]", "unknown value, got 'swich'"),
+    ("topologies: [switch], sizes: auto", "topology: switch", "unknown key, got 'topology'. Did you mean 'topologies'?"),
+    ("model: turing-nlg-17b", "model: turing", "space.yaml:8: workloads[0].model: unknown model"),
+    ("accelerator: a100-80gb", "accelerator: a100", "space.yaml:9: workloads[0].accelerator"),
+    ("tp: [1, 2, 4, 8]", "tp: any", "must be a degree, a list or auto, got 'any'"),
+    ("tp: [1, 2, 4, 8]", "tp: [5]", "no candidate can be trained"),
+    ("precision: bf16", "precision: bf15", "unknown value, got 'bf15'"),
+    ("constraints: [total", "objective: worst-time\nconstraints: [total", "minimises one of time, time-cost, cost, got 'worst-time'"),
+    ("constraints: [total <= 300 GB/s]", "constraints: [totl <= 300 GB/s]", "unknown name 'totl'"),
+    ("constraints:", "constrains:", "unknown key, got 'constrains'. Did you mean 'constraints'?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD)
+def test_bad_spaces(folder, old, new, message):
+    assert old in SPACE
+    Path("space.yaml").write_text(SPACE.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        explored("space.yaml", "out")
+    assert message in str(caught.value)
+
+
+def test_the_command(folder):
+    command = [sys.executable, "-m", "libra", "explore", "small.yaml", "--jobs", "1", "--top", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Best 3 by time" in done.stdout
+    assert "Proven: no pruned candidate is below" in done.stdout
+    start = time.perf_counter()
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    data = json.loads(again.stdout)
+    assert len(data["top"]) == 3
+    assert time.perf_counter() - start < 60
+    bad = subprocess.run([*command, "--jobs", "0"], capture_output=True, text=True, check=False)
+    assert bad.returncode == 2
+    assert "must be at least 1, got 0" in bad.stderr
+
+
+def test_floor_is_below_every_solve(folder):
+    explorer = Explorer(load_space("small.yaml"), 5, prune=False)
+    explorer.check()
+    rows = explorer.part_rows(0, math.inf)
+    floors = {}
+    for block in explorer.blocks:
+        for k in range(len(explorer.networks[block.npus])):
+            floors[block.first + k] = block.floor
+    solved = [row for row in rows if row["objective"] is not None]
+    assert solved
+    assert all(floors[row["candidate"]] <= row["objective"] * (1 + 1e-9) for row in solved)
