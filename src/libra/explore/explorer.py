@@ -20,7 +20,14 @@ import numpy as np
 from libra.assembly import Assembly
 from libra.collectives import CollectiveModel, Contention
 from libra.design import Design, Workload
-from libra.errors import FieldError, InfeasibleError, InputError, Problem, UnboundedError
+from libra.errors import (
+    FieldError,
+    InfeasibleError,
+    InputError,
+    Problem,
+    SolverError,
+    UnboundedError,
+)
 from libra.explore.bounds import (
     JobPath,
     Limits,
@@ -56,6 +63,7 @@ class Status:
     PRUNED = "pruned"
     SOLVED = "solved"
     INFEASIBLE = "infeasible"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,6 +373,8 @@ class Explorer:
             result = optimize_design(self._design(block, plain))
         except (InfeasibleError, UnboundedError) as error:
             return {"status": Status.INFEASIBLE, "reason": str(error).split("\n")[0]}
+        except SolverError as error:
+            return {"status": Status.FAILED, "reason": f"solver: {error}"}
         except InputError as error:
             return {"status": Status.REFUSED, "reason": f"placement: {refuse_text(error)}"}
         return {

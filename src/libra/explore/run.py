@@ -56,7 +56,8 @@ class Summary:
     refused : dict
         Refused candidates by reason.
     proven : float
-        Least bound of what was pruned: no pruned candidate is better; infinite: none was.
+        Least bound of what was pruned, or failed to be solved: none of it is better; infinite:
+        there is none.
     """
 
     frame: polars.DataFrame
@@ -156,7 +157,9 @@ def summarise(frame: polars.DataFrame, top: int) -> Summary:
         .sort("kind")
     )
     solved = frame.filter(pl.col("status") == Status.SOLVED).sort("objective", "candidate")
-    pruned = frame.filter(pl.col("status") == Status.PRUNED)["bound"].min()
+    # What failed to be solved is as little ruled out as its bound says.
+    unsolved = pl.col("status").is_in([Status.PRUNED, Status.FAILED])
+    pruned = frame.filter(unsolved)["bound"].min()
     return Summary(
         frame,
         solved.head(top),
