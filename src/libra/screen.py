@@ -323,30 +323,7 @@ def check_table(summary: dict[str, object]) -> RenderableType:
         )
     parts.append(dimensions)
     for workload in _rows(summary["workloads"]):
-        table = new_table(
-            [
-                ("Collective", "left"),
-                ("Size", "right"),
-                ("Count", "right"),
-                ("Group", "left"),
-                ("Members along each dimension", "left"),
-                ("Size counts", "left"),
-            ],
-            title=f"{escape(str(workload['name']))}: {workload['tasks']:,} tasks, compute "
-            f"{format_time(float(str(workload['compute_s'])))}",
-        )
-        for c in _rows(workload["collectives"]):
-            extents = c["extents"]
-            assert isinstance(extents, list)
-            table.add_row(
-                str(c["kind"]),
-                format_bytes(float(str(c["bytes"]))),
-                f"{c['count']:g}",
-                str(c["group"]),
-                " x ".join(map(str, extents)),
-                str(c["size_counts"]),
-            )
-        parts.append(table)
+        parts.append(_traffic_table(workload))
         if "parameters" in workload:
             parts.append(_model_lines(workload))
     settings = Table.grid(padding=(0, 2))
@@ -363,6 +340,34 @@ def check_table(summary: dict[str, object]) -> RenderableType:
     assert isinstance(warnings, list)
     parts += [Text(f"Warning: {line}", style="yellow") for line in warnings]
     return Group(*parts)
+
+
+def _traffic_table(workload: dict[str, object]) -> Table:
+    """Collectives of a workload as it was understood."""
+    table = new_table(
+        [
+            ("Collective", "left"),
+            ("Size", "right"),
+            ("Count", "right"),
+            ("Group", "left"),
+            ("Members along each dimension", "left"),
+            ("Size counts", "left"),
+        ],
+        title=f"{escape(str(workload['name']))}: {workload['tasks']:,} tasks, compute "
+        f"{format_time(float(str(workload['compute_s'])))}",
+    )
+    for c in _rows(workload["collectives"]):
+        extents = c["extents"]
+        assert isinstance(extents, list)
+        table.add_row(
+            str(c["kind"]),
+            format_bytes(float(str(c["bytes"]))),
+            f"{c['count']:g}",
+            str(c["group"]),
+            " x ".join(map(str, extents)),
+            str(c["size_counts"]),
+        )
+    return table
 
 
 def _model_lines(workload: dict[str, Any]) -> RenderableType:

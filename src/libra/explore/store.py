@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from libra.errors import InputError
+from libra.errors import InputError, Problem
 from libra.files import write_whole
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Store", "open_store", "read_exploration"]
 
-_COLUMNS_LAST = ("bandwidth_GBps", "status", "reason")
+_MOST_LINES = 20
 
 
 class Store:
@@ -137,11 +137,11 @@ def _require_same(known: Path, text: str, folder: Path) -> None:
         for line in difflib.unified_diff(old.splitlines(), text.splitlines(), n=0, lineterm="")
         if line[:1] in "+-" and not line.startswith(("+++", "---"))
     ]
-    shown = "\n".join(lines[:20])
-    raise InputError(
-        f"{folder}: holds results of another space; - is what it was, + what it is now:\n{shown}\n"
-        "Choose another folder with -o, or change the space back."
+    first = (
+        f"{folder}: holds results of another space; choose another folder with -o, or change the "
+        "space back. The difference, - what it was, + what it is now:"
     )
+    raise InputError([Problem(text) for text in (first, *lines[:_MOST_LINES])])
 
 
 def read_exploration(folder: Path) -> polars.DataFrame:
