@@ -89,10 +89,11 @@ def bars(
         How the values are written.
     """
     names = list(dict.fromkeys(row[series] for row in rows))
+    axis = alt.Axis(format=".0%" if form.endswith("%") else "~g", tickCount=8, grid=False)
     groups = list(dict.fromkeys(row[y] for row in rows))
     base = alt.Chart(inline(rows), width=WIDTH, height=alt.Step(18), title=title)
     at = {
-        "x": alt.X(f"{x[0]}:Q", title=x[1]),
+        "x": alt.X(f"{x[0]}:Q", title=x[1], axis=axis),
         "y": alt.Y(f"{y}:N", sort=groups, title=None, scale=alt.Scale(paddingInner=0.3)),
         "yOffset": alt.YOffset(f"{series}:N", sort=names),
     }
