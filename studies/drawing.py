@@ -31,6 +31,7 @@ def lines(
     title: str,
     *,
     log: bool = False,
+    log_x: bool = False,
     height: int = HEIGHT,
 ) -> Any:
     """Lines with marks over numbers, one of each value of a series.
@@ -44,17 +45,17 @@ def lines(
         Key by which lines are told apart, by colour and by shape.
     title : str
         Of the panel.
-    log : bool
-        Whether y is logarithmic.
+    log, log_x : bool
+        Whether y, and x, are logarithmic; x then has a tick at each of its values.
     height : int
     """
     names = list(dict.fromkeys(row[series] for row in rows))
     scale = alt.Scale(type="log") if log else alt.Scale(zero=False)
+    along = alt.Scale(type="log", nice=False) if log_x else alt.Scale(zero=False)
+    ticks = {"values": sorted({row[x[0]] for row in rows}), "format": "~g"} if log_x else {}
     base = alt.Chart(inline(rows), width=WIDTH, height=height, title=title)
     at = {
-        "x": alt.X(
-            f"{x[0]}:Q", title=x[1], scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=10)
-        ),
+        "x": alt.X(f"{x[0]}:Q", title=x[1], scale=along, axis=alt.Axis(tickCount=10, **ticks)),
         "y": alt.Y(f"{y[0]}:Q", title=y[1], scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
         "color": alt.Color(f"{series}:N", scale=colors_of(names), sort=names, title=None),
     }

@@ -152,7 +152,7 @@ def chart(figures: dict[str, Any]) -> Any:
     panels = []
     for setting in SETTINGS:
         rows = [
-            {"workload": row["workload"], "kind": kind, "gain": row[key]}
+            {"workload": row["workload"], "kind": kind, "gain": round(row[key], 6)}
             for row in figures["rows"]
             if row["setting"] == setting
             for kind, key in kinds.items()
