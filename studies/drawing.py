@@ -52,7 +52,9 @@ def lines(
     names = list(dict.fromkeys(row[series] for row in rows))
     scale = alt.Scale(type="log") if log else alt.Scale(zero=False)
     along = alt.Scale(type="log", nice=False) if log_x else alt.Scale(zero=False)
-    ticks = {"values": sorted({row[x[0]] for row in rows}), "format": "~g"} if log_x else {}
+    ticks: dict[str, Any] = (
+        {"values": sorted({row[x[0]] for row in rows}), "format": "~g"} if log_x else {}
+    )
     base = alt.Chart(inline(rows), width=WIDTH, height=height, title=title)
     at = {
         "x": alt.X(f"{x[0]}:Q", title=x[1], scale=along, axis=alt.Axis(tickCount=10, **ticks)),

@@ -8,7 +8,7 @@ from drawing import bars, framed
 from pages import Table
 
 from libra.evaluate import evaluate_design
-from libra.load import load_design
+from libra.load import DesignReader
 from libra.optimize import optimize_design
 from libra.presets import example_folder
 from libra.result import Result
@@ -16,6 +16,7 @@ from libra.units import format_time
 from libra.yaml_source import Override
 
 WORKLOADS = ("turing-nlg", "gpt-3", "msft-1t", "resnet-50", "dlrm")
+READERS = {name: DesignReader(example_folder() / f"{name}-4d.yaml") for name in WORKLOADS}
 TOTAL = 300
 SETTINGS = {
     "free": [],
@@ -140,7 +141,7 @@ def _load(workload: str, limits: list[str], **settings: str) -> Any:
     if "algorithm" in settings:
         overrides.append(Override("collectives", f"{{algorithm: {settings.pop('algorithm')}}}"))
     overrides += [Override(path, value) for path, value in settings.items()]
-    return load_design(example_folder() / f"{workload}-4d.yaml", overrides)
+    return READERS[workload].read(overrides)
 
 
 def chart(figures: dict[str, Any]) -> Any:

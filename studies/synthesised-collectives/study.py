@@ -11,12 +11,13 @@ from pages import Table, file_block
 
 from libra.design import Design
 from libra.evaluate import evaluate_design
-from libra.load import load_design
+from libra.load import DesignReader
 from libra.optimize import optimize_design
 from libra.units import format_time
 from libra.yaml_source import Override
 
 FILE = Path(__file__).parent / "torus.yaml"
+READER = DesignReader(FILE)
 EQUAL = [90e9] * 3
 FIXED, BALANCED, IDEAL = "multi-rail", "balanced", "ideal"
 CHUNKS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -107,9 +108,8 @@ def _chunk_rows() -> list[dict[str, Any]]:
 
 
 def _load(algorithm: str, chunks: int | str = "auto") -> Design:
-    return load_design(
-        FILE, [Override("collectives", f"{{algorithm: {algorithm}, chunks: {chunks}}}")]
-    )
+    how = f"{{algorithm: {algorithm}, chunks: {chunks}}}"
+    return READER.read([Override("collectives", how)])
 
 
 def _alone(design: Design, name: str) -> Design:
