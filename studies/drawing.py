@@ -31,7 +31,7 @@ def lines(
     title: str,
     *,
     log: bool = False,
-    steps: bool = False,
+    log_x: bool = False,
     height: int = HEIGHT,
 ) -> Any:
     """Lines with marks over numbers, one of each value of a series.
@@ -45,20 +45,19 @@ def lines(
         Key by which lines are told apart, by colour and by shape.
     title : str
         Of the panel.
-    log : bool
-        Whether y is logarithmic.
-    steps : bool
-        Whether each value of x takes the same room, in the order of the rows.
+    log, log_x : bool
+        Whether y, and x, are logarithmic; x then has a tick at each of its values.
     height : int
     """
     names = list(dict.fromkeys(row[series] for row in rows))
     scale = alt.Scale(type="log") if log else alt.Scale(zero=False)
-    base = alt.Chart(inline(rows), width=WIDTH, height=height, title=title)
-    numbers = alt.X(
-        f"{x[0]}:Q", title=x[1], scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=10)
+    along = alt.Scale(type="log", nice=False) if log_x else alt.Scale(zero=False)
+    ticks: dict[str, Any] = (
+        {"values": sorted({row[x[0]] for row in rows}), "format": "~g"} if log_x else {}
     )
+    base = alt.Chart(inline(rows), width=WIDTH, height=height, title=title)
     at = {
-        "x": _steps(x) if steps else numbers,
+        "x": alt.X(f"{x[0]}:Q", title=x[1], scale=along, axis=alt.Axis(tickCount=10, **ticks)),
         "y": alt.Y(f"{y[0]}:Q", title=y[1], scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
         "color": alt.Color(f"{series}:N", scale=colors_of(names), sort=names, title=None),
     }
@@ -93,10 +92,11 @@ def bars(
         How the values are written.
     """
     names = list(dict.fromkeys(row[series] for row in rows))
+    axis = alt.Axis(format=".0%" if form.endswith("%") else "~g", tickCount=8, grid=False)
     groups = list(dict.fromkeys(row[y] for row in rows))
     base = alt.Chart(inline(rows), width=WIDTH, height=alt.Step(18), title=title)
     at = {
-        "x": alt.X(f"{x[0]}:Q", title=x[1]),
+        "x": alt.X(f"{x[0]}:Q", title=x[1], axis=axis),
         "y": alt.Y(f"{y}:N", sort=groups, title=None, scale=alt.Scale(paddingInner=0.3)),
         "yOffset": alt.YOffset(f"{series}:N", sort=names),
     }

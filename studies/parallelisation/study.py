@@ -261,7 +261,7 @@ def chart(figures: dict[str, Any]) -> Any:
             ("seconds", "step, s"),
             "series",
             "Step time of each split into tensor and data parallelism",
-            steps=True,
+            log_x=True,
             height=240,
         ),
         stacks(
