@@ -142,20 +142,16 @@ def judged(row: SideRow, libra: SideRow) -> SideRow:
     No feasible bandwidths can be better than a proven bound, and no other proven bound can be above
     the value of feasible bandwidths.
     """
-    best, least = libra.value, libra.bound
+    best, least, value, wrong = libra.value, libra.bound, row.value, ""
     if best is None or least is None:
         return row
-    if row.value is not None:
-        row = replace(
-            row,
-            excess=row.value / best - 1,
-            above_bound=row.value / least - 1,
-        )
-        if row.value < least * (1 - ROUNDING):
-            row = replace(row, status="contradiction", reason="better than libra's proven bound")
     if row.bound is not None and row.bound > best * (1 + TRUST):
-        row = replace(row, status="contradiction", reason="its bound is above libra's optimum")
-    return row
+        wrong = "its bound is above libra's optimum"
+    if value is not None:
+        row = replace(row, excess=value / best - 1, above_bound=value / least - 1)
+        if value < least * (1 - ROUNDING):
+            wrong = "it is better than libra's proven bound"
+    return replace(row, status="contradiction", reason=wrong) if wrong else row
 
 
 def side_heading() -> str:
