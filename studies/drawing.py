@@ -1,0 +1,101 @@
+"""Parts of the studies' figures that several of them draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from libra.plots.theme import WIDTH, Chart, colors_of, inline, shapes_of, styled
+
+__all__ = ["bars", "framed", "lines"]
+
+HEIGHT = 200
+
+
+def framed(*panels: Any) -> Chart:
+    """Panels below each other in the style of libra's charts, each with its own legend."""
+    return styled(
+        alt.VConcatChart(vconcat=list(panels), spacing=28).resolve_scale(
+            color="independent", shape="independent"
+        )
+    )
+
+
+def lines(
+    rows: Sequence[Mapping[str, Any]],
+    x: tuple[str, str],
+    y: tuple[str, str],
+    series: str,
+    title: str,
+    *,
+    log: bool = False,
+    height: int = HEIGHT,
+) -> Any:
+    """Lines with marks over numbers, one of each value of a series.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+    x, y : (str, str)
+        Key and title of the axis.
+    series : str
+        Key by which lines are told apart, by colour and by shape.
+    title : str
+        Of the panel.
+    log : bool
+        Whether y is logarithmic.
+    height : int
+    """
+    names = list(dict.fromkeys(row[series] for row in rows))
+    scale = alt.Scale(type="log") if log else alt.Scale(zero=False)
+    base = alt.Chart(inline(rows), width=WIDTH, height=height, title=title)
+    at = {
+        "x": alt.X(
+            f"{x[0]}:Q", title=x[1], scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=10)
+        ),
+        "y": alt.Y(f"{y[0]}:Q", title=y[1], scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
+        "color": alt.Color(f"{series}:N", scale=colors_of(names), sort=names, title=None),
+    }
+    shape = alt.Shape(f"{series}:N", scale=shapes_of(names), sort=names, title=None)
+    dots = base.mark_point(filled=True, size=44, opacity=1).encode(**at, shape=shape)
+    return base.mark_line().encode(**at) + dots
+
+
+def bars(
+    rows: Sequence[Mapping[str, Any]],
+    x: tuple[str, str],
+    y: str,
+    series: str,
+    title: str,
+    *,
+    form: str = ".2f",
+) -> Any:
+    """Horizontal bars, grouped by y, one of each value of a series, with their values written.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+    x : (str, str)
+        Key and title of the lengths.
+    y : str
+        Key of the groups.
+    series : str
+        Key by which the bars of a group are told apart.
+    title : str
+        Of the panel.
+    form : str
+        How the values are written.
+    """
+    names = list(dict.fromkeys(row[series] for row in rows))
+    groups = list(dict.fromkeys(row[y] for row in rows))
+    base = alt.Chart(inline(rows), width=WIDTH, height=alt.Step(18), title=title)
+    at = {
+        "x": alt.X(f"{x[0]}:Q", title=x[1]),
+        "y": alt.Y(f"{y}:N", sort=groups, title=None, scale=alt.Scale(paddingInner=0.3)),
+        "yOffset": alt.YOffset(f"{series}:N", sort=names),
+    }
+    color = alt.Color(f"{series}:N", scale=colors_of(names), sort=names, title=None)
+    text = base.mark_text(align="left", dx=4).encode(**at, text=alt.Text(f"{x[0]}:Q", format=form))
+    return base.mark_bar().encode(**at, color=color) + text
