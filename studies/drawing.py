@@ -9,7 +9,7 @@ import altair as alt
 
 from libra.plots.theme import WIDTH, Chart, colors_of, inline, log_ticks, shapes_of, styled
 
-__all__ = ["bars", "framed", "lines"]
+__all__ = ["bars", "framed", "lines", "stacks"]
 
 HEIGHT = 200
 
@@ -106,3 +106,41 @@ def bars(
     color = alt.Color(f"{series}:N", scale=colors_of(names), sort=names, title=None)
     text = base.mark_text(align="left", dx=4).encode(**at, text=alt.Text(f"{x[0]}:Q", format=form))
     return base.mark_bar().encode(**at, color=color) + text
+
+
+def stacks(
+    rows: Sequence[Mapping[str, Any]],
+    x: tuple[str, str],
+    y: tuple[str, str],
+    series: str,
+    title: str,
+    *,
+    height: int = HEIGHT,
+) -> Any:
+    """Upright bars that add up the values of a series, its first value at the bottom.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+    x, y : (str, str)
+        Key and title of the bars and of the heights.
+    series : str
+        Key of the parts of a bar.
+    title : str
+        Of the panel.
+    height : int
+    """
+    names = list(dict.fromkeys(row[series] for row in rows))
+    ranked = [dict(row) | {"rank": names.index(row[series])} for row in rows]
+    chart = alt.Chart(inline(ranked), width=WIDTH, height=height, title=title).mark_bar()
+    return chart.encode(
+        x=_steps(x),
+        y=alt.Y(f"{y[0]}:Q", title=y[1], axis=alt.Axis(tickCount=6)),
+        color=alt.Color(f"{series}:N", scale=colors_of(names), sort=names, title=None),
+        order=alt.Order("rank:Q"),
+    )
+
+
+def _steps(x: tuple[str, str]) -> alt.X:
+    """Axis on which each value takes the same room, in the order of the rows."""
+    return alt.X(f"{x[0]}:O", title=x[1], sort=None, axis=alt.Axis(labelAngle=0))
