@@ -1,7 +1,8 @@
 """Problems that every way is given, and the ways: both are data, names stay.
 
-The problems are the reference implementation's inputs that libra ships (4 workloads on 2 networks,
-for its 2 objectives, by its own formulas), random task graphs, and a network built of whole lanes.
+The problems are the reference implementation's cases (4 of the workloads that libra ships, on 2
+networks, for its 2 objectives, by its own formulas), random task graphs, and a network built of
+whole lanes.
 """
 
 from __future__ import annotations

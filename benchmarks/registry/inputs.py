@@ -1,7 +1,8 @@
-"""Frozen inputs: designs and spaces as text, the generators of the others by name.
+"""Frozen inputs: designs and spaces as text.
 
-Nothing here reads a shipped example, so that those can change; the workloads of the examples are
-read, whose change a fingerprint tells (`registry.frozen`).
+The workloads in ``benchmarks/inputs`` are copies of those that libra ships, so that the examples
+can change and the inputs stay. The generators of other inputs are in `registry.graphs` and
+`registry.loading`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["DESIGNS", "SPACES", "design_names", "write_design", "write_space"]
 
-_EXAMPLES = Path(__file__).resolve().parents[2] / "src" / "libra" / "examples"
+_WORKLOADS = Path(__file__).resolve().parents[1] / "inputs"
 
 _SHAPES = {
     "3d": "{shape: RI(16)_FC(8)_SW(32), tiers: [package, node, pod]}",
@@ -125,12 +126,12 @@ def design_names() -> tuple[str, ...]:
 
 
 def write_design(name: str, folder: Path) -> Path:
-    """Write a design, with the workloads of the examples beside it."""
+    """Write a design, with its workloads beside it."""
     text = DESIGNS[name]
     for job in _JOBS:
         if f"workloads/{job}.txt" in text:
             (folder / "workloads").mkdir(exist_ok=True)
-            shutil.copy(_EXAMPLES / "workloads" / f"{job}.txt", folder / "workloads")
+            shutil.copy(_WORKLOADS / f"{job}.txt", folder / "workloads")
     path = folder / "design.yaml"
     path.write_text(text, "utf-8")
     return path
