@@ -243,14 +243,13 @@ def _time_rows(at: _Layout, search: Search, goal: Goal) -> _Block:
     program, terms = search.program, search.program.terms
     pieces = np.zeros((len(terms.alpha), at.width))
     pieces[:, at.forms : at.collectives] = -terms.coefficient / (at.reach * at.time)
-    owner = np.repeat(np.arange(terms.collectives), np.diff(terms.start))
-    pieces[np.arange(len(owner)), at.collectives + owner] = 1.0
+    pieces[np.arange(len(pieces)), at.collectives + terms.owner] = 1.0
     cuts = np.zeros((len(search.cuts), at.width))
     for row, cut in zip(cuts, search.cuts, strict=True):
         first = at.collectives + program.first[cut.workload]
         row[first : first + len(cut.counts)] = -cut.counts
         row[at.workloads + cut.workload] = 1.0
-    limited = np.flatnonzero(np.isfinite(goal.limits))
+    limited = goal.limited
     limits = np.zeros((len(limited), at.width))
     limits[np.arange(len(limited)), at.workloads + limited] = -1.0
     ratios = np.zeros((0, len(goal.weights))) if goal.ratios is None else goal.ratios

@@ -176,7 +176,7 @@ def solve_master(
     reach = np.zeros(len(program.terms.forms))
     reach[: layout.cones] = np.maximum(cones[:, 0] - cones[:, 1], 0)
     limits = np.zeros(workloads)
-    limited = np.flatnonzero(np.isfinite(goal.limits))
+    limited = goal.limited
     limits[limited] = np.maximum(z[ends : ends + len(limited)], 0)
     groups = 0 if goal.ratios is None else len(goal.ratios)
     multipliers = Multipliers(
@@ -222,7 +222,7 @@ def _layout(
     bands, limits = program.columns, len(rows.bound)
     forms, collectives = (len(terms.forms), terms.collectives) if timed else (0, 0)
     workloads, pieces = (len(goal.weights), len(terms.alpha)) if timed else (0, 0)
-    limited = np.flatnonzero(np.isfinite(goal.limits))
+    limited = goal.limited
     groups = 0 if goal.ratios is None else len(goal.ratios)
     worst = min(groups, 1)
     theta_at = bands + forms + collectives
@@ -281,10 +281,9 @@ def _fill_times(
     theta_at = tau_at + terms.collectives
     reach = terms.forms @ scale
     rows, of_form = at + np.arange(pieces), s_at + np.arange(forms)
-    owner = np.repeat(np.arange(terms.collectives), np.diff(terms.start))
-    size = np.repeat(t, np.diff(program.first))[owner]
-    matrix.put(rows[:, None], of_form, terms.coefficient / reach / size[:, None])
-    matrix.put(rows, tau_at + owner, -1.0)
+    size = np.repeat(t, np.diff(program.first))[terms.owner] if len(t) > 1 else t[0]
+    matrix.put(rows[:, None], of_form, terms.coefficient / reach / np.reshape(size, (-1, 1)))
+    matrix.put(rows, tau_at + terms.owner, -1.0)
     bound[rows], unscale[rows] = -terms.alpha / size, unit / size
     at += pieces
     for cut in cuts:
@@ -293,11 +292,12 @@ def _fill_times(
         matrix.put(at, theta_at + cut.workload, -1.0)
         bound[at], unscale[at] = -cut.fixed / t[cut.workload], unit / t[cut.workload]
         at += 1
-    limited = np.flatnonzero(np.isfinite(goal.limits))
-    rows, size = at + np.arange(len(limited)), t[limited]
-    matrix.put(rows, theta_at + limited, 1.0)
-    bound[rows], unscale[rows] = goal.limits[limited] * (1 - margin) / size, unit / size
-    at += len(limited)
+    limited = goal.limited
+    if len(limited):
+        rows, size = at + np.arange(len(limited)), t[limited]
+        matrix.put(rows, theta_at + limited, 1.0)
+        bound[rows], unscale[rows] = goal.limits[limited] * (1 - margin) / size, unit / size
+        at += len(limited)
     if goal.ratios is not None:
         each = at + np.arange(len(goal.ratios))
         matrix.put(each[:, None], theta_at + np.arange(workloads), goal.ratios * (t / unit))
@@ -308,7 +308,8 @@ def _fill_times(
     first_of, every = at + 3 * np.arange(forms), np.arange(bands)
     matrix.put(first_of[:, None], every, -v)
     matrix.put(first_of[:, None] + 1, every, v)
-    matrix.put(np.stack([first_of, first_of + 1]), of_form, -1.0)
+    matrix.put(first_of, of_form, -1.0)
+    matrix.put(first_of + 1, of_form, -1.0)
     bound[first_of + 2] = 2.0
     unscale[at:] = unit / np.repeat(reach, 3)
 
