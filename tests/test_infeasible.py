@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from libra.constraints import parse_constraint
-from libra.errors import FieldError, InfeasibleError, UnboundedError
+from libra.errors import FieldError, InfeasibleError, SolverError, UnboundedError
 from libra.feasibility import smallest_conflict
+from libra.linear import solve_linear
 from libra.optimize import optimize_design
 
 seeds = st.integers(0, 2**32 - 1)
@@ -270,3 +271,8 @@ t.optimize_design(t.design(t.NET, t.ALL, ["a <= 5 GB/s", "b <= a", "c <= b + 1 G
         timeout=60,
     )
     assert done.stdout == ""
+
+
+def test_a_linear_solver_that_gives_up_is_not_taken_for_no_answer():
+    with pytest.raises(SolverError, match="the linear solver stopped"):
+        solve_linear(np.array([np.nan]), np.ones((1, 1)), np.zeros(1), np.ones(1))
