@@ -193,7 +193,6 @@ def test_lanes_that_leave_nothing_for_the_others_are_none():
     rows = ["total <= 20 GB/s", "total >= 10 GB/s"]
     found = optimize_design(one_dimension_in_lanes(rows))
     assert found.bandwidth[0] == 10 * GB
-    assert found.bandwidth.sum() == pytest.approx(20 * GB)
 
 
 def test_bound_is_never_above_any_choices():
