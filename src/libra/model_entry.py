@@ -48,6 +48,7 @@ class ModelParallel:
     expert_tp : int or None
         Tensor parallelism within an expert; None: as tp without ep, else 1.
     sequence_parallel : bool
+        What tensor parallelism leaves whole is split along the sequence.
     zero : int
         0 to 3; 3 is FSDP.
     virtual_stages : int
