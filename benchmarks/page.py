@@ -96,7 +96,7 @@ _PARTS: dict[str, Callable[[Record], Iterator[str]]] = {
     "machine": _machine,
     "registry": _registry,
     "growth": _growth,
-    "ways": lambda record: ways(),
+    "ways": lambda record: ways(record.limit),
     "summary": lambda record: summary(record.side_by_side),
     "problems": lambda record: problem_tables(record.side_by_side),
     "left out": lambda record: left_out(record.side_by_side),

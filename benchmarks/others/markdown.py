@@ -21,12 +21,14 @@ _HEADINGS = {
 Rows = Sequence[SideRow]
 
 
-def ways() -> Iterator[str]:
-    """What each way is."""
+def ways(limit: float) -> Iterator[str]:
+    """What each way is, and the time that it was given [s]."""
     yield "| way | what it is | what its claim rests on |"
     yield "|---|---|---|"
     for method in METHODS:
         yield f"| {method.name} | {method.says} | {method.proof or 'it claims nothing'} |"
+    yield ""
+    yield f"Each was given {limit:g} s a problem."
 
 
 def summary(rows: Rows) -> Iterator[str]:
