@@ -98,7 +98,7 @@ def _cell(problem: Problem, method: Method, found: dict[tuple[str, str], SideRow
     if method.name == METHODS[0].name:
         return f"{time_text(row.seconds)}<br>✓"
     ratio = _ratio(row, libra)
-    if row.status != "solved":
+    if row.status != "solved" and (method.proof or ratio is None):
         time = f"{row.status}, {time_text(row.seconds)}"
     elif row.reached is None or ratio is None:
         time = f"never, {time_text(row.seconds)}"
@@ -111,14 +111,18 @@ def left_out(rows: Rows) -> Iterator[str]:
     """What was skipped, failed or stopped, with the reason, once for all problems it holds for."""
     reasons: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
-        if row.status != "solved":
-            key = (row.method, row.status, row.reason)
-            name = row.problem.removeprefix("side by side: ").removeprefix("reference-")
-            reasons.setdefault(key, []).append(name)
+        if row.status == "solved":
+            continue
+        name = row.problem.removeprefix("side by side: ").removeprefix("reference-")
+        late = row.status == "time limit"
+        key = (row.method, row.status, "" if late else row.reason)
+        reasons.setdefault(key, []).append(
+            f"{name} ({row.reason})" if late and row.reason else name
+        )
     yield "| way | outcome | reason | problems |"
     yield "|---|---|---|---|"
     for (method, status, reason), problems in reasons.items():
         names = ", ".join(problems)
-        if len(problems) > 3:
+        if len(problems) > 3 and reason:
             names = f"{len(problems)}: {problems[0]}, …, {problems[-1]}"
-        yield f"| {method} | {status} | {reason} | {names} |"
+        yield f"| {method} | {status} | {reason or 'stopped there'} | {names} |"

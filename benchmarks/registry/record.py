@@ -77,7 +77,7 @@ class SideRow:
     reason : str
         Why there is no answer, or what to know about it.
     seconds : float or None
-        Wall time from the problem's numbers to the answer, median of repeats [s].
+        Wall time from the problem's numbers to the answer, least of repeats [s].
     reached : float or None
         Time until it was within 1e-4 of libra's optimum [s]; None: it never was.
     peak_bytes : int
