@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from libra.plots.theme import WIDTH, Chart, colors_of, inline, shapes_of, styled
+from libra.plots.theme import WIDTH, Chart, colors_of, inline, log_ticks, shapes_of, styled
 
 __all__ = ["bars", "framed", "lines", "stacks"]
 
@@ -51,14 +51,17 @@ def lines(
     """
     names = list(dict.fromkeys(row[series] for row in rows))
     scale = alt.Scale(type="log") if log else alt.Scale(zero=False)
+    values = [row[y[0]] for row in rows]
+    marked: dict[str, Any] = {"values": log_ticks(min(values), max(values))} if log else {}
+    upright = alt.Axis(format=",~f", tickCount=6, **marked)
     along = alt.Scale(type="log", nice=False) if log_x else alt.Scale(zero=False)
     ticks: dict[str, Any] = (
-        {"values": sorted({row[x[0]] for row in rows}), "format": "~g"} if log_x else {}
+        {"values": sorted({row[x[0]] for row in rows}), "format": ",~f"} if log_x else {}
     )
     base = alt.Chart(inline(rows), width=WIDTH, height=height, title=title)
     at = {
         "x": alt.X(f"{x[0]}:Q", title=x[1], scale=along, axis=alt.Axis(tickCount=10, **ticks)),
-        "y": alt.Y(f"{y[0]}:Q", title=y[1], scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
+        "y": alt.Y(f"{y[0]}:Q", title=y[1], scale=scale, axis=upright),
         "color": alt.Color(f"{series}:N", scale=colors_of(names), sort=names, title=None),
     }
     shape = alt.Shape(f"{series}:N", scale=shapes_of(names), sort=names, title=None)
@@ -92,7 +95,7 @@ def bars(
         How the values are written.
     """
     names = list(dict.fromkeys(row[series] for row in rows))
-    axis = alt.Axis(format=".0%" if form.endswith("%") else "~g", tickCount=8, grid=False)
+    axis = alt.Axis(format=".0%" if form.endswith("%") else ",~f", tickCount=8, grid=False)
     groups = list(dict.fromkeys(row[y] for row in rows))
     base = alt.Chart(inline(rows), width=WIDTH, height=alt.Step(18), title=title)
     at = {
