@@ -137,8 +137,8 @@ def _table(networks: Any, ran: Any, regrets: Any, dear: Any, cases: Sequence[str
         "NVLink, GB/s": ".0f",
         "rail, GB/s": ".0f",
         "M USD": ".2f",
-        "M USD if optics are dear": ".2f",
-        **{f"regret, {case}": ".1%" for case in cases},
+        "M USD if dear": ".2f",
+        **{case: ".1%" for case in cases},
     }
     rows = []
     for name, bandwidth in networks.items():
