@@ -27,6 +27,9 @@ SYSTEMS = {
     "frontier": "Frontier",
 }
 
+SWITCHED = {"dgx-a100", "dgx-h100", "meta-24k"}
+"""Nodes of eight GPUs on a switch; the others have direct links first."""
+
 
 def figures() -> dict[str, Any]:
     """Step times on each system as it is, and at the best splits of the same total or cost."""
@@ -66,13 +69,11 @@ def figures() -> dict[str, Any]:
             for row in rows
         ],
     )
-    for key, workload in at:
-        for what in ("total", "cost"):
-            found[f"{key}_{workload}_{what}".replace("-", "_")] = at[key, workload][what]
-    for workload in ("gpt-3", "msft-1t"):
-        gains = [row["cost"] for row in rows if row["workload"] == workload]
-        name = workload.replace("-", "_")
-        found |= {f"least_{name}": min(gains), f"most_{name}": max(gains)}
+    for name, chosen in (("switched", SWITCHED), ("direct", set(SYSTEMS) - SWITCHED)):
+        for workload in ("gpt-3", "msft-1t"):
+            gains = [at[key, workload]["cost"] for key in chosen]
+            what = f"{name}_{workload.replace('-', '_')}"
+            found |= {f"least_{what}": min(gains), f"most_{what}": max(gains)}
     found["frontier_has"] = at["frontier", "gpt-3"]["real_split"][-1]
     found["frontier_wants"] = at["frontier", "msft-1t"]["cost_split"][-1]
     return found

@@ -94,7 +94,8 @@ def _cheapest(names: list[str]) -> list[Override]:
 def _names(slowdowns: dict[str, float]) -> str:
     """Workloads that suffer most, within 0.1 %."""
     most = max(slowdowns.values())
-    return " and ".join(name for name, x in slowdowns.items() if x > 0.999 * most)
+    *others, last = [name for name, x in slowdowns.items() if x > 0.999 * most]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def chart(figures: dict[str, Any]) -> Any:
