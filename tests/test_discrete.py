@@ -12,9 +12,10 @@ from libra.choices import Choice
 from libra.collectives import Algorithm, CollectiveModel, Contention
 from libra.cost import PartPrices, PriceList
 from libra.design import time_design
-from libra.errors import InfeasibleError
+from libra.errors import InfeasibleError, SolverError
 from libra.network import Dimension, Network
 from libra.optimize import best_alone, optimize_design
+from libra.search import Optimum, minimise
 from libra.time_limits import TimeLimit
 from libra.timing import critical_path
 
@@ -166,6 +167,32 @@ def test_lanes_beside_free_bandwidths(seed):
     ]
     assert found.objective_value == pytest.approx(min(singles), rel=1e-5)
     assert found.bandwidth[0] / (10 * GB) == pytest.approx(round(found.bandwidth[0] / (10 * GB)))
+
+
+def one_dimension_in_lanes(rows):
+    free = network("RI(4)_SW(4)_SW(4)")
+    first = Dimension(free.dimensions[0].topology, 4, "a", lane=10 * GB, max_lanes=5)
+    graph = chain(collective("all-reduce", 2e9, (4, 4, 4)), compute=0.1)
+    return design(Network((first, *free.dimensions[1:])), graph, rows, [3.0, 5.0, 9.0])
+
+
+def test_a_failed_search_beside_some_lanes_is_not_taken_for_none(monkeypatch):
+    """A solver that gives up must end in its own error, not in the best of the other lanes."""
+
+    def gives_up(search, goal, **settings):
+        pinned = search.program.rows.equal
+        found = minimise(search, goal, **settings)
+        return Optimum(found.bandwidth, np.inf, -np.inf) if pinned else found
+
+    monkeypatch.setattr("libra.discrete.minimise", gives_up)
+    with pytest.raises(SolverError, match="relative gap of inf"):
+        optimize_design(one_dimension_in_lanes(["total <= 120 GB/s"]))
+
+
+def test_lanes_that_leave_nothing_for_the_others_are_none():
+    rows = ["total <= 20 GB/s", "total >= 10 GB/s"]
+    found = optimize_design(one_dimension_in_lanes(rows))
+    assert found.bandwidth[0] == 10 * GB
 
 
 def test_bound_is_never_above_any_choices():

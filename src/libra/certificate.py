@@ -91,15 +91,12 @@ def certified_bound(
     constant -= float(y @ program.rows.bound)
     gradient = price + program.rows.matrix.T @ y
     forms = program.terms.forms
-    bound = max(
-        _least(gradient, forms, u, load, limit)
-        for u in (
-            shared_out(gradient, forms, load),
-            _fitted(gradient, forms, multipliers.forms),
-            multipliers.forms,
-        )
+    choices = (
+        shared_out(gradient, forms, load),
+        _fitted(gradient, forms, multipliers.forms),
+        multipliers.forms,
     )
-    return min(constant + bound, known)
+    return min(constant + _least(gradient, forms, np.stack(choices), load, limit), known)
 
 
 def combined_weights(goal: Goal, multipliers: Multipliers) -> tuple[Floats, float]:
@@ -108,12 +105,13 @@ def combined_weights(goal: Goal, multipliers: Multipliers) -> tuple[Floats, floa
     A limit T_w <= l_w adds its multiplier nu_w to the weights and nu_w l_w to r; the largest
     sum z >= ratios_g . T adds omega_g ratios_g, scaled so that sum_g omega_g = 1.
     """
-    limited = np.isfinite(goal.limits)
-    nu = np.where(limited, multipliers.limits, 0.0)
-    weights = goal.weights + nu
+    limited = goal.limited
+    nu = multipliers.limits[limited]
+    weights = goal.weights.copy()
+    weights[limited] += nu
     if goal.ratios is not None:
         weights = weights + _shares(multipliers.groups, 1.0) @ goal.ratios
-    return weights, float(nu[limited] @ goal.limits[limited])
+    return weights, float(nu @ goal.limits[limited])
 
 
 def supporting_sum(
@@ -122,30 +120,31 @@ def supporting_sum(
     """C and a with ``weights . T(B) >= c + sum_f a_f / (H_f . B)`` for all B."""
     terms = program.terms
     constant, counts = 0.0, np.zeros(terms.collectives)
-    owner = np.array([cut.workload for cut in cuts])
-    for w in np.flatnonzero(weights):
-        mine = np.flatnonzero(owner == w)
+    for w in np.flatnonzero(weights).tolist():
+        mine = [k for k, cut in enumerate(cuts) if cut.workload == w]
         share = _shares(multipliers.cuts[mine], float(weights[w]))
-        for k, part in zip(mine, share, strict=True):
-            cut = cuts[int(k)]
-            constant += float(part) * cut.fixed
-            counts[program.first[w] : program.first[w + 1]] += part * cut.counts
-    weight_of = np.zeros(len(terms.alpha))
-    for j in np.flatnonzero(counts > 0):
-        span = slice(terms.start[j], terms.start[j + 1])
-        weight_of[span] = _shares(multipliers.pieces[span], float(counts[j]))
-    constant += float(weight_of @ terms.alpha)
-    return constant, weight_of @ terms.coefficient
+        for k, part in zip(mine, share.tolist(), strict=True):
+            constant += part * cuts[k].fixed
+            counts[program.first[w] : program.first[w + 1]] += part * cuts[k].counts
+    if not counts.any():
+        return constant, np.zeros(len(terms.forms))
+    pieces = np.diff(terms.start)
+    total = np.add.reduceat(multipliers.pieces, terms.start[:-1])
+    chosen = np.repeat(total > 0, pieces)
+    among = np.where(chosen, multipliers.pieces, 1.0)
+    weight_of = among * np.repeat(counts / np.where(total > 0, total, pieces), pieces)
+    return constant + float(weight_of @ terms.alpha), weight_of @ terms.coefficient
 
 
-def _least(gradient: Floats, forms: Floats, u: Floats, load: Floats, limit: Floats) -> float:
-    """Lower bound of ``sum_f a_f / (H_f . B) + g . B`` for 0 <= B <= limit that u >= 0 proves."""
-    rest = gradient - u @ forms
-    negative = rest < 0
-    least = float(2 * (np.sqrt(load) * np.sqrt(u)).sum())  # load * u may overflow
-    if negative.any():
-        least += float(rest[negative] @ limit[negative])
-    return least
+def _least(gradient: Floats, forms: Floats, choices: Floats, load: Floats, limit: Floats) -> float:
+    """Lower bound of ``sum_f a_f / (H_f . B) + g . B`` for 0 <= B <= limit.
+
+    It is the largest that a choice of u >= 0 proves, of which there is one a row of `choices`.
+    """
+    rest = gradient - choices @ forms
+    least = 2 * np.sqrt(choices) @ np.sqrt(load)  # load * u may overflow
+    least += (rest * np.where(rest < 0, limit, 0.0)).sum(axis=1)
+    return float(least.max())
 
 
 def _without_free_rows(rows: Rows, price: Floats, y: Floats, limit: Floats) -> Floats:
@@ -155,8 +154,10 @@ def _without_free_rows(rows: Rows, price: Floats, y: Floats, limit: Floats) -> F
     a trace, which would prove nothing. The multipliers that make it negative are scaled down to
     what there is to pay with.
     """
-    y = y.copy()
     free = np.flatnonzero(np.isinf(limit))
+    if not len(free):
+        return y
+    y = y.copy()
     for _ in range(len(free) + 1):
         for d in free:
             parts = rows.matrix[:, d] * y

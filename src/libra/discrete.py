@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from libra.feasibility import leave_some
 from libra.linear import LinearAnswer, solve_linear
 from libra.parts import Parts
 from libra.program import Goal, Rows
@@ -113,8 +114,43 @@ def _fill_free(search: Search, goal: Goal, parts: Parts, given: Floats, sides: F
     search.program = replace(program, rows=pinned)
     search.scale = np.where(parts.fixed, np.maximum(given, 1e-9 * given.max()), scale)
     found = minimise(search, goal)
+    if np.isfinite(found.value):
+        found = replace(found, bandwidth=np.where(parts.fixed, given, found.bandwidth))
+    else:
+        bound = np.inf if _is_impossible(search, goal) else found.bound
+        found = replace(found, bandwidth=given, bound=bound)
     search.program, search.scale = program, scale
-    return found if np.isfinite(found.value) else replace(found, bandwidth=given, bound=np.inf)
+    return found
+
+
+def _is_impossible(search: Search, goal: Goal) -> bool:
+    """Whether it is proven that no bandwidths meet a search's rows and its goal's time limits.
+
+    Bandwidths of which one that a step time needs is 0 count as none.
+    """
+    if not leave_some(search.program.rows, _needed(search, goal)):
+        return True
+    limited = goal.limited
+    if not len(limited):
+        return False
+    ratios = np.zeros((len(limited), len(goal.limits)))
+    ratios[np.arange(len(limited)), limited] = 1 / goal.limits[limited]
+    unlimited = np.full_like(goal.limits, np.inf)
+    least = Goal(0 * goal.price, 0 * goal.weights, unlimited, ratios)
+    return minimise(search, least).bound > 1 + _SLACK
+
+
+def _needed(search: Search, goal: Goal) -> NDArray[np.bool_]:
+    """Which columns are of a dimension without which a step time that matters is infinite."""
+    matters = (goal.weights > 0) | np.isfinite(goal.limits)
+    if goal.ratios is not None:
+        matters |= (goal.ratios > 0).any(axis=0)
+    program, used = search.program, np.zeros(search.program.columns, dtype=np.bool_)
+    for timing, counts in zip(program.timings, matters, strict=True):
+        if counts:
+            needed = timing.step_traffic > 0
+            used |= needed if program.owner is None else needed[program.owner]
+    return used
 
 
 @dataclass(frozen=True)
@@ -243,14 +279,13 @@ def _time_rows(at: _Layout, search: Search, goal: Goal) -> _Block:
     program, terms = search.program, search.program.terms
     pieces = np.zeros((len(terms.alpha), at.width))
     pieces[:, at.forms : at.collectives] = -terms.coefficient / (at.reach * at.time)
-    owner = np.repeat(np.arange(terms.collectives), np.diff(terms.start))
-    pieces[np.arange(len(owner)), at.collectives + owner] = 1.0
+    pieces[np.arange(len(pieces)), at.collectives + terms.owner] = 1.0
     cuts = np.zeros((len(search.cuts), at.width))
     for row, cut in zip(cuts, search.cuts, strict=True):
         first = at.collectives + program.first[cut.workload]
         row[first : first + len(cut.counts)] = -cut.counts
         row[at.workloads + cut.workload] = 1.0
-    limited = np.flatnonzero(np.isfinite(goal.limits))
+    limited = goal.limited
     limits = np.zeros((len(limited), at.width))
     limits[np.arange(len(limited)), at.workloads + limited] = -1.0
     ratios = np.zeros((0, len(goal.weights))) if goal.ratios is None else goal.ratios

@@ -29,8 +29,9 @@ from libra.result import Result, Solver, make_result
 from libra.robust import scenario_results
 from libra.search import Optimum, Search, safe_scale
 from libra.shadow import limit_prices, shadow_prices
+from libra.time_limits import NEAREST
 from libra.timing import StepTiming
-from libra.too_slow import explain_too_slow
+from libra.too_slow import ROOM, explain_too_slow
 
 __all__ = ["Memory", "best_alone", "find_targets", "optimize_design"]
 
@@ -155,7 +156,7 @@ def find_targets(design: Design, memory: Memory | None = None) -> Targets:
     seconds = np.zeros(len(design.time_limits))
     for k, limit in enumerate(design.time_limits):
         at = names.index(limit.workload)
-        seconds[k] = limit.bound
+        seconds[k] = limit.held
         if limit.relative and references is not None:
             seconds[k] *= references[at]
         limits[at] = min(limits[at], seconds[k])
@@ -212,6 +213,7 @@ def _solve(
         search.rounds = rounds
         optimum = minimise_objective(design, search, targets)
     if optimum.gap > promise:
+        _explain_failure(design, targets, search, rows, room=-NEAREST)
         raise SolverError(
             f"stopped after {search.rounds} rounds at a relative gap of {optimum.gap:.1e}. "
             "Please report the design."
@@ -222,16 +224,23 @@ def _solve(
 
 
 def _explain_failure(
-    design: Design, targets: Targets, search: Search, rows: tuple[LinearConstraint, ...]
+    design: Design,
+    targets: Targets,
+    search: Search,
+    rows: tuple[LinearConstraint, ...],
+    room: float = ROOM,
 ) -> None:
-    """Raise the reason why a search found no optimum, if it is the design's fault."""
+    """Raise the reason why a search found no optimum, if it is the design's fault.
+
+    Time limits must be missed by the part `room` of them, see `explain_too_slow`.
+    """
     used, error = search.program.used, None
     if search.parts is not None:  # What parts reach comes first: it says how far to give way.
         error = explain_no_choice(search.parts, search.program.rows, rows, used)
     if error is None:
         error = explain_infeasible(rows, used)
     if error is None and np.isfinite(targets.limits).any():
-        error = explain_too_slow(search.program, rows, design, targets.seconds)
+        error = explain_too_slow(search.program, rows, design, targets.seconds, room)
     if error is not None:
         raise error
 
