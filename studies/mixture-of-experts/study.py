@@ -107,7 +107,7 @@ def figures() -> dict[str, Any]:
         {"experts over": "", **{f"network for {place}, s": ".2f" for place in PLACEMENTS}},
         [[run, *(on[run, network] for network in PLACEMENTS)] for run in PLACEMENTS],
     )
-        found["shares"] = [
+    found["shares"] = [
         {"case": f"{short[model]}: {place}", "dimension": name, "bandwidth": float(value) / 1e9}
         for model, place, result in cases
         for name, value in zip(("nvlink", "rail"), result.bandwidth, strict=True)

@@ -138,7 +138,7 @@ def _table(networks: Any, ran: Any, regrets: Any, dear: Any, cases: Sequence[str
         "rail, GB/s": ".0f",
         "M USD": ".2f",
         "M USD if dear": ".2f",
-        **{case: ".1%" for case in cases},
+        **dict.fromkeys(cases, ".1%"),
     }
     rows = []
     for name, bandwidth in networks.items():
