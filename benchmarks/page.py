@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from others.markdown import left_out, problem_tables, summary, ways
+from others.problems import PROBLEMS
+from registry.cases import CASES
 from registry.growth import growth_chart, growth_points
 from registry.record import Record, write_record
 from registry.tables import note_text, time_text
@@ -83,6 +85,17 @@ def _registry(record: Record) -> Iterator[str]:
         yield ""
 
 
+def _missing(record: Record) -> Iterator[str]:
+    """Cases and problems that the run left out, so that none is missed without a word."""
+    seen = {row.case for row in record.rows} | {row.problem for row in record.side_by_side}
+    names = [case.name for case in CASES] + [problem.name for problem in PROBLEMS]
+    left = [name for name in names if name not in seen]
+    if left:
+        yield f"Not in this run, {len(left)} of {len(names)}: {'; '.join(left)}."
+    else:
+        yield f"All {len(names)} cases and problems of the registry are in this run."
+
+
 def _growth(record: Record) -> Iterator[str]:
     yield "| tasks | rounds | optimum | one round | a million tasks' round |"
     yield "|--:|--:|--:|--:|--:|"
@@ -94,6 +107,7 @@ def _growth(record: Record) -> Iterator[str]:
 
 _PARTS: dict[str, Callable[[Record], Iterator[str]]] = {
     "machine": _machine,
+    "missing": _missing,
     "registry": _registry,
     "growth": _growth,
     "ways": lambda record: ways(record.limit),
