@@ -91,10 +91,18 @@ def _child(given: argparse.Namespace) -> None:
 
 
 def _run(given: argparse.Namespace) -> Record:
-    """Measure all that was asked for, printing row by row."""
+    """Measure all that was asked for, printing row by row; an interrupt ends it with what it has."""
     machine, date = describe_machine(), now()
-    rows = list(_registry(given))
-    side = [] if given.no_others else list(_side_by_side(given))
+    rows: list[Row] = []
+    side: list[SideRow] = []
+    try:
+        for row in _registry(given):
+            rows.append(row)
+        if not given.no_others:
+            for answer in _side_by_side(given):
+                side.append(answer)
+    except KeyboardInterrupt:
+        print("interrupted: what is measured so far is kept", file=sys.stderr)
     return Record(
         date,
         source_commit(),
