@@ -91,7 +91,7 @@ def _child(given: argparse.Namespace) -> None:
 
 
 def _run(given: argparse.Namespace) -> Record:
-    """Measure all that was asked for, printing row by row; an interrupt ends it with what it has."""
+    """Measure what was asked for, printing row by row; an interrupt ends it with what it has."""
     machine, date = describe_machine(), now()
     rows: list[Row] = []
     side: list[SideRow] = []
