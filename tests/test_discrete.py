@@ -13,6 +13,8 @@ from libra.collectives import Algorithm, CollectiveModel, Contention
 from libra.cost import PartPrices, PriceList
 from libra.design import time_design
 from libra.errors import InfeasibleError, SolverError
+from libra.evaluate import evaluate_design
+from libra.explain import explain_result
 from libra.network import Dimension, Network
 from libra.optimize import best_alone, optimize_design
 from libra.search import Optimum, minimise
@@ -267,4 +269,13 @@ def test_a_step_of_a_price_that_no_choice_reaches():
     parts = PartPrices(steps, steps, steps)
     d = design(net, chain(collective("all-reduce", 1e9, (4, 8))))
     d = dataclasses.replace(d, prices=PriceList({"a": parts, "b": parts}))
-    assert optimize_design(d).bandwidth == pytest.approx([40 * GB, 40 * GB])
+    most = evaluate_design(d, [40 * GB, 40 * GB]).step_time
+    assert optimize_design(d).step_time == pytest.approx(most, rel=1e-9)
+
+
+def test_given_bandwidths_between_lanes_are_said_to_be():
+    d = one_dimension_in_lanes(["total <= 120 GB/s"])
+    said = explain_result(evaluate_design(d, [33 * GB, 7 * GB, 5 * GB]))
+    text = "cannot be built with 33 GB/s: its lanes and parts come next to it at 30 and 40 GB/s."
+    assert [line for line in said if "built" in line] == [f"{d.network.names[0]} {text}"]
+    assert not [x for x in explain_result(evaluate_design(d, [30 * GB, 7e9, 5e9])) if "built" in x]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from libra.program import Cut, Goal, Program, Rows
 
-__all__ = ["Multipliers", "certified_bound", "shared_out", "supporting_sum"]
+__all__ = ["Multipliers", "certified_bound", "certified_floors", "shared_out", "supporting_sum"]
 
 Floats = NDArray[np.float64]
 
@@ -81,22 +81,91 @@ def certified_bound(
     float
         The bound at the head of this module.
     """
+    support = _support(program, cuts, goal, multipliers, known)
+    return min(support.constant + float(support.least.max()), known)
+
+
+def certified_floors(
+    program: Program,
+    cuts: Sequence[Cut],
+    goal: Goal,
+    multipliers: Multipliers,
+    choices: Floats,
+    decided: NDArray[np.bool_],
+    beyond: Floats,
+) -> Floats:
+    """Lower bounds of the objective that multipliers prove for each choice of some columns.
+
+    Where a choice gives some columns the bandwidths x, the terms a_f / (H_f . B) of forms on these
+    columns alone are a_f / (H_f . x), and what the columns cost is g . x, not the least of both.
+    The bounds are infinite where a choice leaves a needed form without bandwidth.
+
+    Parameters
+    ----------
+    program, cuts, goal, multipliers
+        As for `certified_bound`.
+    choices : ndarray, shape (choices, columns)
+        Bandwidths that each gives the columns it decides; 0 in the others [bytes/s].
+    decided : ndarray of bool, shape (choices, columns)
+        Which columns each decides.
+    beyond : ndarray, shape (choices, rows)
+        What each adds to the left sides of the rows above the columns' own [bytes/s].
+
+    Returns
+    -------
+    ndarray, shape (choices,)
+    """
+    support = _support(program, cuts, goal, multipliers, np.inf)
+    forms, load = program.terms.forms, support.load
+    k = int(support.least.argmax())
+    u, constant = support.choices[k], support.constant + support.least[k]
+    rest = np.maximum(support.gradient - u @ forms, 0.0)
+    alone = ~((forms > 0).astype(np.float64) @ ~decided.T).T.astype(np.bool_)
+    reached = choices @ forms.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact = np.where(load > 0, load / reached, 0.0)
+    more = exact - 2 * np.sqrt(load) * np.sqrt(u) + u * reached
+    floors: Floats = constant + np.where(alone, more, 0.0).sum(axis=1) + choices @ rest
+    return floors + beyond @ support.rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Support:
+    """``objective >= constant + sum_f load_f / (H_f . B) + gradient . B`` for all B in the rows.
+
+    `rows` are the rows' multipliers, `choices` some choices of u, one a row, and `least` what each
+    proves of the part that depends on B.
+    """
+
+    constant: float
+    load: Floats
+    gradient: Floats
+    rows: Floats
+    choices: Floats
+    least: Floats
+
+
+def _support(
+    program: Program, cuts: Sequence[Cut], goal: Goal, multipliers: Multipliers, known: float
+) -> _Support:
     price = goal.price
     with np.errstate(divide="ignore", invalid="ignore"):
         limit = np.minimum(program.rows.largest, np.where(price > 0, known / price, np.inf))
     y = _without_free_rows(program.rows, price, multipliers.rows, limit)
     weights, relief = combined_weights(goal, multipliers)
     constant, load = supporting_sum(program, cuts, weights, multipliers)
-    constant -= relief
-    constant -= float(y @ program.rows.bound)
+    constant -= relief + float(y @ program.rows.bound)
     gradient = price + program.rows.matrix.T @ y
     forms = program.terms.forms
-    choices = (
-        shared_out(gradient, forms, load),
-        _fitted(gradient, forms, multipliers.forms),
-        multipliers.forms,
+    choices = np.stack(
+        [
+            shared_out(gradient, forms, load),
+            _fitted(gradient, forms, multipliers.forms),
+            multipliers.forms,
+        ]
     )
-    return min(constant + _least(gradient, forms, np.stack(choices), load, limit), known)
+    least = _least(gradient, forms, choices, load, limit)
+    return _Support(constant, load, gradient, y, choices, least)
 
 
 def combined_weights(goal: Goal, multipliers: Multipliers) -> tuple[Floats, float]:
@@ -136,15 +205,15 @@ def supporting_sum(
     return constant + float(weight_of @ terms.alpha), weight_of @ terms.coefficient
 
 
-def _least(gradient: Floats, forms: Floats, choices: Floats, load: Floats, limit: Floats) -> float:
-    """Lower bound of ``sum_f a_f / (H_f . B) + g . B`` for 0 <= B <= limit.
+def _least(gradient: Floats, forms: Floats, choices: Floats, load: Floats, limit: Floats) -> Floats:
+    """Lower bounds of ``sum_f a_f / (H_f . B) + g . B`` for 0 <= B <= limit.
 
-    It is the largest that a choice of u >= 0 proves, of which there is one a row of `choices`.
+    Each is what a choice of u >= 0 proves, of which there is one a row of `choices`.
     """
     rest = gradient - choices @ forms
     least = 2 * np.sqrt(choices) @ np.sqrt(load)  # load * u may overflow
-    least += (rest * np.where(rest < 0, limit, 0.0)).sum(axis=1)
-    return float(least.max())
+    bounds: Floats = least + (rest * np.where(rest < 0, limit, 0.0)).sum(axis=1)
+    return bounds
 
 
 def _without_free_rows(rows: Rows, price: Floats, y: Floats, limit: Floats) -> Floats:

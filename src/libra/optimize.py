@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from libra.design import (
     best_schedules,
     time_design,
 )
-from libra.errors import SolverError, UnboundedError
+from libra.errors import InfeasibleError, SolverError, UnboundedError, shown
 from libra.feasibility import explain_infeasible, implied_equalities
 from libra.no_choice import explain_no_choice
 from libra.objectives import PROMISE, Targets, minimise_objective, search_design
@@ -143,8 +144,11 @@ def optimize_design(design: Design, memory: Memory | None = None) -> Result:
 def find_targets(design: Design, memory: Memory | None = None) -> Targets:
     """Time limits in seconds; solves each workload and each scenario alone where that is needed."""
     if design.scenarios:
-        each = [find_targets(case, memory) for _, case in design.cases]
-        best = [_least_time(case, memory) for _, case in design.cases]
+        each, best = [], []
+        for scenario in design.scenarios:
+            with _in_scenario(scenario.name):
+                each.append(find_targets(scenario.design, memory))
+                best.append(_least_time(scenario.design, memory))
         limits = np.concatenate([t.limits for t in each])
         seconds = np.concatenate([t.seconds for t in each])
         return Targets(seconds, limits, None, np.array(best))
@@ -161,6 +165,20 @@ def find_targets(design: Design, memory: Memory | None = None) -> Targets:
             seconds[k] *= references[at]
         limits[at] = min(limits[at], seconds[k])
     return Targets(seconds, limits, references)
+
+
+@contextmanager
+def _in_scenario(name: str) -> Iterator[None]:
+    """Say which scenario has no optimum of its own."""
+    try:
+        yield
+    except (InfeasibleError, UnboundedError) as error:
+        what, _, rest = str(error).partition(":")
+        message = f"{what} in scenario {shown(name)}:{rest}"
+        if isinstance(error, InfeasibleError):
+            message = message.partition("\n")[0]
+            raise InfeasibleError(message, error.conflict) from None
+        raise UnboundedError(message) from None
 
 
 def _least_time(case: Design, memory: Memory | None) -> float:
