@@ -11,8 +11,8 @@ A page's blocks run in order, in one folder:
 ``python``
     Runs in one namespace for the page. A ``text title="prints"`` below it is what it prints.
 ``yaml``, ``json``, ``csv``
-    With a title, a file of that name: of the repository, or one that another block uses. Without, a
-    complete design is solved, a space checked, anything else put into a design.
+    With a title, a file of that name, which another block must use. Without, a complete design is
+    solved, a space checked, anything else put into a design.
 ``text``
     Is not run, and looks it.
 """
@@ -136,11 +136,11 @@ class PageRun:
                 getattr(self, f"run_{block.language}")(block, after)
 
     def write(self, block, later):
-        """Write a titled block to its file, which a later block must use."""
+        """Write a titled block to its file, which a later block must use, or compare it with it."""
         path = Path(block.title)
-        if (ROOT / path).is_file():
-            own = (ROOT / path).read_text("utf-8")
-            assert own.strip() == block.text.strip(), f"{block}: is not what {path} holds"
+        if path.exists() and path.parts[0] == "studies":
+            shown, stands = block.text.rstrip(), path.read_text("utf-8").rstrip()
+            assert shown == stands, f"{block}: is not {block.title}"
             return
         used = [b for b in later if b.language in ("console", "python", "yaml", "csv")]
         assert any(block.title in b.text for b in used), f"{block}: nothing uses {block.title}"
