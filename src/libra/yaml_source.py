@@ -322,7 +322,7 @@ def _step(here: Any, key: str) -> Key:
     if isinstance(here, list):
         if re.fullmatch("[0-9]{1,9}", key) and int(key) < len(here):
             return int(key)
-        # An item without a name of its own goes by its tier or by what its file is called.
+        # An item without a name of its own goes by its tier, or by what its file or model is called.
         names = [_item_name(item) for item in here]
         if names.count(key) == 1:
             return names.index(key)
@@ -340,6 +340,9 @@ def _item_name(item: Any) -> str | None:
     name = item.get("name") or item.get("tier")
     if name is None and isinstance(item.get("trace"), str):
         name = PurePath(item["trace"]).stem
+    if name is None and isinstance(item.get("model"), str):
+        path = PurePath(item["model"])
+        name = (path.parent.name or path.stem) if path.suffix == ".json" else item["model"]
     return name if isinstance(name, str) else None
 
 
