@@ -322,7 +322,7 @@ def _step(here: Any, key: str) -> Key:
     if isinstance(here, list):
         if re.fullmatch("[0-9]{1,9}", key) and int(key) < len(here):
             return int(key)
-        # An item without a name of its own goes by its tier, or by what its file or model is called.
+        # An item without a name goes by its tier, or by what its file or model is called.
         names = [_item_name(item) for item in here]
         if names.count(key) == 1:
             return names.index(key)
