@@ -105,7 +105,8 @@ def test_tokens_a_second_tell_the_time(tmp_path):
     [
         ({"seconds_per_iteration": ""}, "no time: neither"),
         ({"gpu": "V100-SXM3-32GB"}, "no preset for the GPU, got 'V100-SXM3-32GB'"),
-        ({"gpu": "TPU v4 (v4-128 slice)"}, "a slice of a TPU pod"),
+        ({"gpu": "TPU v4 (v4-128 slice)"}, "the efficiencies of a TPU's preset are bounds"),
+        ({"seconds_per_iteration": "", "tokens_per_s_per_gpu": "9", "seq": ""}, "no seq"),
         ({"set": "mine"}, "not known what the software of this set overlaps and fuses"),
         ({"model": "Mamba-3B"}, "a family of models that is not known, got 'Mamba-3B'"),
         ({"gpus": "60"}, "a batch of 512 does not divide into 15 replicas with micro-batches of 4"),

@@ -94,15 +94,19 @@ _MEGATRON_2022 = replace(
     fused_accumulation=True,
     about="Megatron-LM of 2022: no fused attention, 32-bit gradients (18 bytes a parameter, "
     "Korthikanti et al. 2022, figure 1) summed up by the product that gives them, the backward "
-    "pass's tensor-parallel collectives overlap",
+    "pass's tensor-parallel collectives overlap (github NVIDIA/Megatron-LM @55ba1f7b96: defaults "
+    "of megatron/arguments.py and mpu/layers.py)",
 )
 _DEEPSPEED = replace(
     _MEGATRON_2021,
-    about="Megatron-DeepSpeed: no fused attention, 16-bit gradients, nothing overlaps",
+    about="Megatron-DeepSpeed: no fused attention, 16-bit gradients, nothing overlaps (github "
+    "bigscience-workshop/Megatron-DeepSpeed @ae6277f5, microsoft/DeepSpeed @2151c787a: default of "
+    "overlap_comm, messages of a pipeline split over tensor parallelism)",
 )
 _FSDP = Software(
     True, False, FP32, 4.0, Overlap(), False,
-    "PyTorch FSDP with FlashAttention, prefetching; 32-bit weights, 16-bit copies",
+    "PyTorch FSDP with FlashAttention, prefetching; 32-bit weights, 16-bit copies (github "
+    "mosaicml/llm-foundry @8c8dd48 scripts/train/benchmarking/sweep.py)",
 )  # fmt: skip
 _MEGATRON_CORE = Software(
     True, False, MEGATRON_MIXED, 4.0, Overlap(ep=True), True,
@@ -114,7 +118,7 @@ SOFTWARE: Mapping[str, Software] = {
     "mt-nlg": _DEEPSPEED,
     "sc21-table2": replace(
         _DEEPSPEED, overlap=replace(_NONE, zero=True, dp=True),
-        about="DeepSpeed ZeRO-3, prefetching",
+        about="DeepSpeed ZeRO-3, prefetching (default of overlap_comm there)",
     ),
     "korthikanti-2022-table5": _MEGATRON_2022,
     "vtrain-multi": replace(_DEEPSPEED, about="Megatron-DeepSpeed, not overlapped"),
@@ -245,8 +249,8 @@ def row_seconds(values: Mapping[str, str]) -> float:
     if values.get("seconds_per_iteration"):
         return float(values["seconds_per_iteration"])
     if values.get("tokens_per_s_per_gpu"):
-        tokens = float(values["global_batch"]) * float(values["seq"])
-        return tokens / float(values["tokens_per_s_per_gpu"]) / float(values["gpus"])
+        tokens = _whole(values, "global_batch") * _whole(values, "seq")
+        return tokens / float(values["tokens_per_s_per_gpu"]) / _whole(values, "gpus")
     return 0.0
 
 
@@ -297,7 +301,7 @@ def map_row(values: Mapping[str, str], known: Mapping[str, Software] = SOFTWARE)
 def _accelerator(values: Mapping[str, str]) -> Accelerator:
     word = values["gpu"].split(" (")[0]
     if word.startswith("TPU"):
-        raise ValueError("a slice of a TPU pod, whose shape no column tells")
+        raise ValueError("the efficiencies of a TPU's preset are bounds that nobody measured")
     if word not in ACCELERATORS:
         raise ValueError(f"no preset for the GPU, got {word!r}")
     accelerator = load_accelerator(ACCELERATORS[word])
