@@ -141,7 +141,8 @@ def judged(row: SideRow, libra: SideRow) -> SideRow:
     """Row beside libra's: how far from its optimum and bound, and whether the two contradict.
 
     No feasible bandwidths can be better than a proven bound, and no other proven bound can be above
-    the value of feasible bandwidths.
+    the value of feasible bandwidths. A bound above the value of the way's own bandwidths is refuted
+    without libra: the way has failed.
     """
     best, least, value, wrong = libra.value, libra.bound, row.value, ""
     if best is None or least is None:
@@ -152,6 +153,9 @@ def judged(row: SideRow, libra: SideRow) -> SideRow:
         row = replace(row, excess=value / best - 1, above_bound=value / least - 1)
         if value < least * (1 - ROUNDING):
             wrong = "it is better than libra's proven bound"
+    if wrong and value is not None and row.bound is not None and row.bound > value * (1 + TRUST):
+        wrong = "its bound is above the objective of its own bandwidths"
+        return replace(row, status="failed", reason=wrong, proof="")
     return replace(row, status="contradiction", reason=wrong) if wrong else row
 
 
