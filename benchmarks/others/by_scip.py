@@ -41,7 +41,7 @@ def _solve(step: Step, traffic: Floats, counts: Floats, limit: float) -> Answer:
     model.setParam("limits/time", limit)
     model.setParam("limits/gap", GAP[step.product])
     if step.kind is Kind.GRAPH:
-        # SCIP 10.0 presolves graph-1000 to a wrong program, whose optimum is six times the true one.
+        # Presolved by SCIP 10.0, graph-1000 ends at six times its true optimum.
         model.setPresolve(SCIP_PARAMSETTING.OFF)
     scale = step.path(step.equal).time
     share, slow = _lanes(model, step) if step.kind is Kind.LANES else _free(model, step)

@@ -129,7 +129,8 @@ METHODS = (
     Method(
         "SCIP",
         "the reference implementation's non-convex program (bandwidth x reciprocal = 1, time x "
-        "cost), equal collectives merged; for graphs without presolving, which SCIP 10.0 gets wrong",
+        "cost), equal collectives merged; for graphs without presolving, which SCIP 10.0 gets "
+        "wrong there",
         "others.by_scip",
         "solve",
         "pyscipopt",

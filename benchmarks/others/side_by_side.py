@@ -144,19 +144,21 @@ def judged(row: SideRow, libra: SideRow) -> SideRow:
     the value of feasible bandwidths. A bound above the value of the way's own bandwidths is refuted
     without libra: the way has failed.
     """
-    best, least, value, wrong = libra.value, libra.bound, row.value, ""
+    best, least, value, bound = libra.value, libra.bound, row.value, row.bound
     if best is None or least is None:
         return row
-    if row.bound is not None and row.bound > best * (1 + TRUST):
-        wrong = "its bound is above libra's optimum"
     if value is not None:
         row = replace(row, excess=value / best - 1, above_bound=value / least - 1)
         if value < least * (1 - ROUNDING):
             wrong = "it is better than libra's proven bound"
-    if wrong and value is not None and row.bound is not None and row.bound > value * (1 + TRUST):
-        wrong = "its bound is above the objective of its own bandwidths"
-        return replace(row, status="failed", reason=wrong, proof="")
-    return replace(row, status="contradiction", reason=wrong) if wrong else row
+            return replace(row, status="contradiction", reason=wrong)
+        if bound is not None and bound > value * (1 + TRUST):
+            wrong = "its bound is above the objective of its own bandwidths"
+            return replace(row, status="failed", reason=wrong, proof="")
+    if bound is not None and bound > best * (1 + TRUST):
+        wrong = "its bound is above libra's optimum"
+        return replace(row, status="contradiction", reason=wrong)
+    return row
 
 
 def side_heading() -> str:
