@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -42,19 +43,64 @@ def print_to(stream_console: Console, what: RenderableType) -> None:
     stream_console.print(what, highlight=False)
 
 
-def new_table(columns: Sequence[tuple[str, str]], title: str = "") -> Table:
-    """Table with the house style; columns are (heading, ``left`` or ``right``)."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=title or None,
-        title_justify="left",
-        pad_edge=False,
-        title_style="bold",
-    )
-    for heading, side in columns:
-        right = side == "right"
-        table.add_column(heading, justify="right" if right else "left", no_wrap=right)
-    return table
+@dataclass(eq=False)
+class FittingTable:
+    """Table in the house style that leaves columns out rather than cut what stands in others.
+
+    Attributes
+    ----------
+    columns : sequence of (str, str)
+        Heading, and ``left`` or ``right``.
+    title : str
+    spare : sequence of str
+        Headings of columns that a narrow terminal does not show, the first to go first.
+    """
+
+    columns: Sequence[tuple[str, str]]
+    title: str = ""
+    spare: Sequence[str] = ()
+    _rows: list[tuple[str, ...]] = field(default_factory=list)
+    _sections: set[int] = field(default_factory=set)
+
+    def add_row(self, *cells: str) -> None:
+        """Add cells, in markup; those missing at the end are empty."""
+        self._rows.append(cells + ("",) * (len(self.columns) - len(cells)))
+
+    def add_section(self) -> None:
+        """Draw a space below the last row."""
+        self._sections.add(len(self._rows))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unlimited = options.update_width(10_000)
+        for gone in range(len(self.spare) + 1):
+            table = self._without(self.spare[:gone])
+            if console.measure(table, options=unlimited).maximum <= options.max_width:
+                break
+        yield table
+
+    def _without(self, gone: Sequence[str]) -> Table:
+        """Rich table without some columns."""
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            title=self.title or None,
+            title_justify="left",
+            pad_edge=False,
+            title_style="bold",
+        )
+        kept = [k for k, (heading, _) in enumerate(self.columns) if heading not in gone]
+        for heading, side in (self.columns[k] for k in kept):
+            right = side == "right"
+            table.add_column(heading, justify="right" if right else "left", no_wrap=right)
+        for row, cells in enumerate(self._rows):
+            table.add_row(*(cells[k] for k in kept), end_section=row + 1 in self._sections)
+        return table
+
+
+def new_table(
+    columns: Sequence[tuple[str, str]], title: str = "", spare: Sequence[str] = ()
+) -> FittingTable:
+    """Table with the house style, see `FittingTable`."""
+    return FittingTable(columns, title, spare)
 
 
 def bar(share: float) -> str:
@@ -93,7 +139,7 @@ def _solver_line(solver: Solver) -> str:
     return f"Solved in {solver.seconds * 1e3:.1f} ms: {programs}, {cuts}."
 
 
-def _dimension_table(result: Result) -> Table:
+def _dimension_table(result: Result) -> FittingTable:
     table = new_table(
         [
             ("Dimension", "left"),
@@ -105,6 +151,7 @@ def _dimension_table(result: Result) -> Table:
             ("Busy", "right"),
             ("of step", "right"),
         ],
+        spare=("", "Share", "Cost"),
     )
     design, total = result.design, float(result.bandwidth.sum())
     weights = [w.weight for w in design.workloads]
@@ -156,7 +203,7 @@ def _figures(result: Result) -> Table:
     return table
 
 
-def _workload_table(result: Result) -> Table:
+def _workload_table(result: Result) -> FittingTable:
     table = new_table(
         [
             ("Workload", "left"),
@@ -166,6 +213,7 @@ def _workload_table(result: Result) -> Table:
             ("Compute share", "right"),
             ("Compute idle", "right"),
         ],
+        spare=("Compute share", "Compute idle"),
     )
     for w in result.workloads:
         share = w.compute / w.step_time if w.step_time > 0 else 1.0
@@ -183,7 +231,7 @@ def _workload_table(result: Result) -> Table:
 _MOST_COLLECTIVES = 12
 
 
-def _collective_table(result: Result) -> Table:
+def _collective_table(result: Result) -> FittingTable:
     """What the exposed communication consists of, the longest first."""
     table = new_table(
         [
@@ -195,7 +243,8 @@ def _collective_table(result: Result) -> Table:
             ("Time", "right"),
             ("of step", "right"),
             ("Limited by", "left"),
-        ]
+        ],
+        spare=("Chunks", "of step", "Group"),
     )
     several = len(result.workloads) > 1
     items = [(w, c) for w in result.workloads for c in w.collectives]
@@ -210,14 +259,14 @@ def _collective_table(result: Result) -> Table:
             "many" if c.chunks is None else str(c.chunks),
             format_time(c.time),
             f"{c.time / w.step_time:.2%}",
-            escape(" and ".join(c.limited_by) or "latency"),
+            escape(", ".join(c.limited_by) or "latency"),
         )
     if len(items) > _MOST_COLLECTIVES:
         table.add_row(f"… {len(items) - _MOST_COLLECTIVES} more")
     return table
 
 
-def _constraint_table(result: Result) -> Table:
+def _constraint_table(result: Result) -> FittingTable:
     priced = any(p.value is not None for p in result.shadow_prices)
     columns = [("Constraint", "left"), ("Slack", "right"), ("", "left")]
     if priced:
@@ -232,12 +281,13 @@ def _constraint_table(result: Result) -> Table:
     return table
 
 
-def _bill_table(result: Result) -> Table:
+def _bill_table(result: Result) -> FittingTable:
     """Bill of materials."""
     columns = [("Bill of materials", "left"), ("", "left"), ("Count", "right")]
     columns += [("GB/s each", "right"), ("Price each", "right"), ("Price", "right")]
     powered = result.network_power is not None
-    table = new_table([*columns, ("Power", "right")] if powered else columns)
+    columns += [("Power", "right")] if powered else []
+    table = new_table(columns, spare=("Price each", "GB/s each"))
     for item in result.bill:
         price, power = item.price, item.power
         row = [
@@ -257,11 +307,11 @@ def _bill_table(result: Result) -> Table:
 _MOST_SCENARIOS = 20
 
 
-def _scenario_table(result: Result) -> Table:
+def _scenario_table(result: Result) -> FittingTable:
     """What the bandwidths achieve in each scenario, the worst regret first."""
     columns = [("Scenario", "left"), ("Share", "right"), ("Step time", "right")]
     columns += [("Best alone", "right"), ("Regret", "right"), ("Regret of nominal design", "right")]
-    table = new_table(columns)
+    table = new_table(columns, spare=("Share", "Best alone"))
     ordered = sorted(result.scenarios, key=lambda s: -(s.regret or 0.0))
     for s in ordered[:_MOST_SCENARIOS]:
         table.add_row(
@@ -276,7 +326,7 @@ def _scenario_table(result: Result) -> Table:
     return table
 
 
-def _price_table(ranges: Sequence[PriceRange]) -> Table:
+def _price_table(ranges: Sequence[PriceRange]) -> FittingTable:
     """How far each price may move."""
     columns = [("Price", "left"), ("", "right"), ("stays from", "right"), ("to", "right")]
     table = new_table(columns)
@@ -308,8 +358,9 @@ def check_table(summary: dict[str, object]) -> RenderableType:
     choices = any(item["choices_GBps"] for item in details)
     columns += [("On offer, GB/s", "left")] if choices else []
     powered = any(item["power_w_per_GBps"] is not None for item in details)
-    columns += [("USD per GB/s, all NPUs", "right")]
-    dimensions = new_table([*columns, ("W per GB/s", "right")] if powered else columns)
+    columns += [("USD/(GB/s), all NPUs", "right")]
+    columns += [("W per GB/s", "right")] if powered else []
+    dimensions = new_table(columns, spare=("Tier",))
     for item in details:
         dimensions.add_row(
             escape(str(item["name"])),
@@ -342,7 +393,7 @@ def check_table(summary: dict[str, object]) -> RenderableType:
     return Group(*parts)
 
 
-def _traffic_table(workload: dict[str, object]) -> Table:
+def _traffic_table(workload: dict[str, object]) -> FittingTable:
     """Collectives of a workload as it was understood."""
     table = new_table(
         [
@@ -350,9 +401,10 @@ def _traffic_table(workload: dict[str, object]) -> Table:
             ("Size", "right"),
             ("Count", "right"),
             ("Group", "left"),
-            ("Members along each dimension", "left"),
+            ("Members", "left"),
             ("Size counts", "left"),
         ],
+        spare=("Size counts", "Group"),
         title=f"{escape(str(workload['name']))}: {workload['tasks']:,} tasks, compute "
         f"{format_time(float(str(workload['compute_s'])))}",
     )
