@@ -76,7 +76,7 @@ def _frame(
     end: Floats,
 ) -> dict[str, Any]:
     graph = timing.graph
-    labels = np.array(graph.labels) if graph.labels else np.array([""] * graph.tasks)
+    labels = np.array(list(graph.labels) or [""] * graph.tasks)
     places = np.zeros(graph.tasks, dtype=np.int64) if graph.places is None else graph.places
     return {
         "source": [source] * len(task),

@@ -15,7 +15,11 @@ from libra.result import Result
 __all__ = ["plot_timeline"]
 
 
-def plot_timeline(result: Result, window: tuple[float, float] | None = None) -> Chart:
+def plot_timeline(
+    result: Result,
+    window: tuple[float, float] | None = None,
+    stages: Sequence[int] | None = None,
+) -> Chart:
     """When compute and each group's communication run, with the critical path on top.
 
     Parameters
@@ -24,13 +28,25 @@ def plot_timeline(result: Result, window: tuple[float, float] | None = None) -> 
     window : (float, float) or None
         From when to when [s]; None: the whole step. Where a lane has more than 300 stretches of
         work, the height of a bin says how much of it is in use.
+    stages : sequence of int or None
+        Which pipeline stages, from 0. None: all, or of more than 8 the first, the last, the one
+        with the longest part of the critical path, and others evenly between them.
+
+    Raises
+    ------
+    FieldError
+        If the step has none of the stages.
     """
-    return styled(timeline_bars(result, window))
+    return styled(timeline_bars(result, window, stages))
 
 
-def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> Any:
+def timeline_bars(
+    result: Result,
+    window: tuple[float, float] | None = None,
+    stages: Sequence[int] | None = None,
+) -> Any:
     """Bars of `timeline_rows`."""
-    rows = timeline_rows(result, window)
+    rows = timeline_rows(result, window, stages)
     if not rows:
         return empty_chart("The step never ends: a dimension with traffic has no bandwidth.")
     latest, first = max(row["end"] for row in rows), min(row["start"] for row in rows)
@@ -63,9 +79,12 @@ def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> 
         ),
         x2="end:Q",
         color=alt.Color("what:N", scale=scale, sort=whats, title=None),
-        tooltip=["what:N", "start:Q", "end:Q", alt.Tooltip("share:Q", format=".1%")],
+        tooltip=[
+            *(["task:N"] if any(row["task"] for row in rows) else []),
+            *["what:N", "start:Q", "end:Q", alt.Tooltip("share:Q", format=".1%")],
+        ],
     )
-    hidden = hidden_stages(result)
+    hidden = hidden_stages(result, stages)
     return bars.properties(title=hidden) if hidden else bars
 
 
