@@ -9,6 +9,7 @@ from libra.evaluate import evaluate_design
 from libra.load import load_design
 from libra.timeline import result_timeline
 from libra.workload.slot_labels import name_layers
+from libra.yaml_source import Override
 
 DESIGN = """\
 network:
@@ -70,3 +71,14 @@ def test_names_of_layers():
     assert name_layers(["input", 0, 1, 2, "head"]) == "input, layers 0-2, head"
     assert name_layers([7, 6, 5, "input"]) == "layers 5-7, input"
     assert name_layers(["head"]) == "head"
+
+
+def test_the_timeline_of_a_design_with_scenarios_is_that_without(tmp_path):
+    path = tmp_path / "d.yaml"
+    path.write_text(DESIGN.replace("PARALLEL", "zero: 0"))
+    cases = Override("scenarios", "[{name: a}, {name: b, set: {network.pod.efficiency: 0.5}}]")
+    plain, robust = (
+        result_timeline(evaluate_design(load_design(path, settings), [100e9, 50e9]))
+        for settings in ([], [cases])
+    )
+    assert robust.equals(plain)

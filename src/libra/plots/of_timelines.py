@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import altair as alt
@@ -56,8 +56,8 @@ def timeline_bars(
     orders = sorted(lanes)
     shown = [row | _height(row, orders.index(row["order"])) for row in shown]
     names = [lanes[order] for order in orders]
-    whats = list(dict.fromkeys([COMPUTE, *(row["what"] for row in rows)]))
-    scale: Any = colors_of(whats, grey=[COMPUTE], first=4)
+    whats = {row["what"] for row in rows}
+    scale = _lane_colors(result, whats)
     low, high = (first, latest) if window is None else window
     height = ROW * len(names)
     base = alt.Chart(inline(shown), width=WIDTH + 40, height=height)
@@ -78,7 +78,7 @@ def timeline_bars(
             axis=alt.Axis(grid=False, tickCount=8),
         ),
         x2="end:Q",
-        color=alt.Color("what:N", scale=scale, sort=whats, title=None),
+        color=alt.Color("what:N", scale=scale, sort=list(scale.domain), title=None),
         tooltip=[
             *(["task:N"] if any(row["task"] for row in rows) else []),
             *["what:N", "start:Q", "end:Q", alt.Tooltip("share:Q", format=".1%")],
@@ -86,6 +86,15 @@ def timeline_bars(
     )
     hidden = hidden_stages(result, stages)
     return bars.properties(title=hidden) if hidden else bars
+
+
+def _lane_colors(result: Result, present: Collection[str]) -> Any:
+    """Colours of compute and groups; a group has the same one in every window of a step."""
+    graphs = [w.graph for w in result.design.workloads]
+    names = [COMPUTE, *(c.group.name for graph in graphs for c in graph.collectives)]
+    every: Any = colors_of(list(dict.fromkeys(names)), grey=[COMPUTE], first=4)
+    shown = [(n, c) for n, c in zip(every.domain, every.range, strict=True) if n in present]
+    return alt.Scale(domain=[n for n, _ in shown], range=[c for _, c in shown])
 
 
 _MOST_DESCRIBED = 200
