@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs benchmark benchmark-once clean
+.PHONY: demo test lint docs studies benchmark benchmark-once clean
 
 # Compiling once lets the modules load faster at every start, whatever the shell's settings.
 demo: $(VENV)/.installed
@@ -25,6 +25,10 @@ lint: $(VENV)/.checked
 
 docs: $(VENV)/.checked
 	$(BIN)/mkdocs build --strict --quiet
+
+# Computes the numbers of docs/studies again: `make studies`, or `make studies NAMES=part-prices`.
+studies: $(VENV)/.installed
+	$(BIN)/python studies/run.py $(NAMES)
 
 benchmark: $(VENV)/.tested
 	$(BIN)/python benchmarks/run.py

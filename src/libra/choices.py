@@ -21,7 +21,7 @@ class Choice:
     Attributes
     ----------
     bandwidth : float
-        [bytes/s]
+        Of one NPU [bytes/s].
     price : float or None
         Of all parts that give an NPU this bandwidth [USD]; None: by the price list of the tier.
     power : float or None

@@ -31,6 +31,7 @@ from libra.cli_options import (
     Timeline,
 )
 from libra.cli_report import PlotFile, add_report_command, draw_frontier, draw_result, draw_sweep
+from libra.cli_schema import add_schema_command
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
 from libra.progress import counted, waited
@@ -459,6 +460,7 @@ add_trace_commands(app, _run, _load, _bandwidths)
 add_explore_command(app, _run, _overrides)
 add_model_commands(app, _run)
 add_report_command(app, _run)
+add_schema_command(app, _run)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -71,6 +71,18 @@ class _CurveKind:
 
         return core_schema.no_info_plain_validator_function(self.read)
 
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: object) -> dict[str, Any]:
+        """JSON Schema of a number with its unit, or of a list of steps."""
+        rate = self.kind.__get_pydantic_json_schema__(core, handler)
+        limit = BANDWIDTH.__get_pydantic_json_schema__(core, handler)
+        step = {
+            "type": "object",
+            "properties": {"up_to": limit, self.key: rate},
+            "required": [self.key],
+            "additionalProperties": False,
+        }
+        return {"anyOf": [rate, {"type": "array", "items": step, "minItems": 1}]}
+
     def read(self, value: object) -> Curve:
         """Curve of plain data.
 
@@ -144,7 +156,14 @@ def check_curve(name: str, curve: Curve | None) -> None:
 
 @dataclass(frozen=True)
 class PartPrices:
-    """Prices of the parts of one tier [USD per byte/s of an NPU's bandwidth]; None: no price."""
+    """Prices of the parts of one tier [USD per byte/s of an NPU's bandwidth]; None: no price.
+
+    Attributes
+    ----------
+    link, switch, nic : Curve or None
+        One number, or steps that rise with an NPU's bandwidth. A ring or fully connected block pays
+        for links, a switch for all three.
+    """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
@@ -159,7 +178,13 @@ class PartPrices:
 
 @dataclass(frozen=True)
 class PartPower:
-    """Power of the parts of one tier [W per byte/s of an NPU's bandwidth]; None: not known."""
+    """Power of the parts of one tier [W per byte/s of an NPU's bandwidth]; None: not known.
+
+    Attributes
+    ----------
+    link, switch, nic : Curve or None
+        One number, or steps that rise with an NPU's bandwidth.
+    """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
@@ -193,7 +218,7 @@ class Energy:
     Attributes
     ----------
     price : float
-        [USD/J]
+        Of energy [USD/J].
     years : float
         Time in service [s].
     overhead : float

@@ -25,6 +25,7 @@ class CaseEntry:
     Attributes
     ----------
     name : str
+        What it is called.
     set : mapping of str to object
         Values by their paths in the design file, as for ``--set``.
     weight : float
@@ -99,7 +100,17 @@ def _range_ends(text: str) -> tuple[float, float, str] | None:
 
 @dataclass(frozen=True)
 class ScenariosEntry:
-    """``scenarios:`` of a design file."""
+    """``scenarios:`` of a design file.
+
+    Attributes
+    ----------
+    minimize : Robustness
+        The expected step time, the worst, or the largest regret.
+    cases : tuple of CaseEntry
+        Scenarios that are listed.
+    samples : SampleEntry or None
+        Scenarios that are drawn at random, beside them.
+    """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 

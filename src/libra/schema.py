@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from libra.model_entry import ModelEntry
 
-__all__ = ["DesignFile", "WorkloadEntry", "file_place", "read_design_file"]
+__all__ = ["ENTRY_FORMS", "FORMS", "DesignFile", "WorkloadEntry", "file_place", "read_design_file"]
 
 _PLANNED_VALUES: Mapping[str, tuple[str, ...]] = {}
 _ROLES = ("tp", "pp", "dp")
@@ -52,7 +52,13 @@ _ROLES = ("tp", "pp", "dp")
 
 @dataclass(frozen=True)
 class Parallel:
-    """Degrees of parallelism, placed innermost first in this order."""
+    """Degrees of parallelism, placed innermost first in this order.
+
+    Attributes
+    ----------
+    tp, pp, dp : int
+        Tensor, pipeline and data parallelism; they multiply to the number of NPUs.
+    """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
@@ -162,7 +168,7 @@ class DesignFile:
 
 Expand = Callable[[Any, Note], Any]
 Bandwidths = tuple[Annotated[float, BANDWIDTH], ...]
-_FORMS: Mapping[str, Any] = {
+FORMS: Mapping[str, Any] = {
     "network": tuple[Dimension, ...],
     "workloads": list[Any],
     "prices": PriceList,
@@ -176,7 +182,7 @@ _FORMS: Mapping[str, Any] = {
 }
 """Type of each top-level key; the items of the lists of anything are read one by one."""
 
-_ENTRY_FORMS: Mapping[str, Any] = {
+ENTRY_FORMS: Mapping[str, Any] = {
     "trace": str,
     "name": str,
     "parallel": Parallel,
@@ -187,6 +193,7 @@ _ENTRY_FORMS: Mapping[str, Any] = {
     "chakra": TraceOptions,
     "compute_speed": float,
 }
+"""Type of each key of an item of ``workloads:`` with a trace."""
 
 _DEFAULTS: Mapping[str, Any] = {
     "prices": "default",
@@ -226,7 +233,7 @@ def read_design_file(
     """
     reader = _Reader(source, problems, {} if memory is None else memory)
     data = source.data
-    reader.refuse_unknown(data, _FORMS, ())
+    reader.refuse_unknown(data, FORMS, ())
     workloads = reader.read("workloads") or []
     constraints = reader.read("constraints") or []
     return DesignFile(
@@ -299,7 +306,7 @@ class _Reader:
                 self.problems.append(self.source.problem((key, *place), message))
 
             value = expand(value, note)
-        return None if value is None else self.validate(_FORMS[key], value, (key,))
+        return None if value is None else self.validate(FORMS[key], value, (key,))
 
     def read_entry(self, item: Any, place: Place) -> WorkloadEntry:
         """Typed form of an item of ``workloads:``, as far as it is right."""
@@ -313,14 +320,14 @@ class _Reader:
             return WorkloadEntry(right=False)
         if "model" in item:
             return self.read_model_entry(item, place, before)
-        self.refuse_unknown(item, _ENTRY_FORMS, place)
+        self.refuse_unknown(item, ENTRY_FORMS, place)
         if "trace" not in item:
             self.note((*place, "trace"), "is missing, got nothing. Add trace:, or model:.")
         if "training_loop" in item:
             item = item | {"training_loop": expand_loop(item["training_loop"], self.note)}
         values = {
             key: self.validate(form, item[key], (*place, key))
-            for key, form in _ENTRY_FORMS.items()
+            for key, form in ENTRY_FORMS.items()
             if key in item
         }
         entry = WorkloadEntry(**values)
@@ -333,7 +340,7 @@ class _Reader:
         """Typed form of an item that names a model, as far as it is right."""
         from libra.model_entry import MODEL_FORMS, REQUIRED, ModelEntry, expand_model_item
 
-        common = {key: _ENTRY_FORMS[key] for key in ("name", "weight")}
+        common = {key: ENTRY_FORMS[key] for key in ("name", "weight")}
         self.refuse_unknown(item, {**common, **MODEL_FORMS}, place)
         long = expand_model_item(item)
         values = {

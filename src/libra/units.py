@@ -119,6 +119,15 @@ class Kind:
 
         return core_schema.no_info_plain_validator_function(read)
 
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: object) -> dict[str, Any]:
+        """JSON Schema of the text: a number and what may be its unit."""
+        return {
+            "type": "string",
+            "title": f"{self.name[0].upper()}{self.name[1:]}, with its unit",
+            "pattern": rf"^\s*{_NUMBER.pattern}\s*[A-Za-zµ$(]",
+            "examples": [self.example],
+        }
+
 
 BANDWIDTH = Kind("a bandwidth", (1, -1, 0, 0, 0), "100 GB/s", "1 kB/s", "1000 PB/s")
 TIME = Kind("a time", (0, 1, 0, 0, 0), "20 ns", "1e-6 ns", "1e9 s")

@@ -31,8 +31,8 @@ SHARED = (
 """Keys of a design file that a space has as they are."""
 ALTERNATIVES = ("tp", "pp", "dp", "ep", "cp", "zero", "virtual_stages", "sequence_parallel")
 """Keys of a model's ``parallel:`` that may be lists; the degrees may be ``auto``, too."""
-_DEGREES = ("tp", "pp", "dp", "cp")
-_OBJECTIVES = ("time", "time-cost", "cost")
+DEGREES = ("tp", "pp", "dp", "cp")
+OBJECTIVES = ("time", "time-cost", "cost")
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class TierSpace:
     tier : str
         Its name, by which it is priced.
     topologies : tuple of Topology
+        Building blocks to look at.
     sizes : tuple of int or str
         Members, or ``auto``: any that divides the NPUs that the other tiers leave.
     latency, efficiency, min_bandwidth, max_bandwidth, radix, lane, max_lanes, bandwidth_choices
@@ -92,7 +93,15 @@ class TierSpace:
 
 @dataclass(frozen=True)
 class NetworkSpace:
-    """Tiers, innermost first, and how many dimensions a network may have."""
+    """Tiers, innermost first, and how many dimensions a network may have.
+
+    Attributes
+    ----------
+    tiers : tuple of TierSpace
+        Innermost first.
+    dimensions : tuple of int or None
+        Fewest and most; None: any number.
+    """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
@@ -183,8 +192,8 @@ def space_of_source(source: Source) -> Space:
     for key, value in data.items():
         if key not in known:
             note((key,), f"unknown key, got {shown(key)}. {nearest(key, known)}")
-        if key == "objective" and value not in _OBJECTIVES:
-            note((key,), f"an exploration minimises one of {', '.join(_OBJECTIVES)}, got "
+        if key == "objective" and value not in OBJECTIVES:
+            note((key,), f"an exploration minimises one of {', '.join(OBJECTIVES)}, got "
                  f"{shown(value)}. Use one of them.")  # fmt: skip
     npus = _npus(data.get("npus"), note)
     network = _network(source, data.get("network"), problems)
@@ -246,7 +255,7 @@ def _alternative_faults(item: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     if not isinstance(parallel, dict):
         yield ("parallel",), f"must be auto or a mapping, got {shown(parallel)}. Write auto."
         return
-    for key in _DEGREES:
+    for key in DEGREES:
         value = parallel.get(key)
         if isinstance(value, str) and value != "auto":
             yield ("parallel", key), f"must be a degree, a list or auto, got {shown(value)}."

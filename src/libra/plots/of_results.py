@@ -277,7 +277,7 @@ def _percent(share: float) -> str:
     return f"{share * 100:.3g} %"
 
 
-_LEAST_REGRET = 1e-4
+_LEAST_REGRET = 1e-3
 """Least length of an axis of regrets, so that those of rounding look like none."""
 
 

@@ -49,6 +49,7 @@ class TrainingLoop:
     Attributes
     ----------
     kind : LoopKind
+        What runs beside what.
     bucket : float
         ``gradient-overlap``: weight gradients are collected up to this size before they are reduced
         [bytes]; 0: each layer's on its own.

@@ -1,0 +1,160 @@
+"""Best time and best performance per cost against an equal split, for budgets of bandwidth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drawing import framed, lines
+from pages import Table
+
+from libra.evaluate import evaluate_design
+from libra.load import DesignReader
+from libra.presets import example_folder
+from libra.sweep import Axis, sweep_design
+
+MODELS = ("turing-nlg", "gpt-3", "msft-1t")
+NETWORKS = ("3D", "4D")
+BUDGETS = range(100, 1001, 100)
+
+REFERENCE = {
+    # (model, network, GB/s): time at the time optimum [ns], time at the optimum per cost [ns], its
+    # cost [USD], time of the equal split [ns], as a commercial solver finds them for the inputs of
+    # github.com/astra-sim/libra (two layers of each model, compute times of its own).
+    ("turing-nlg", "3D", 300): (332943578, 340990404, 5123176, 343450844),
+    ("turing-nlg", "3D", 1000): (328887137, 334731920, 16763638, 332039317),
+    ("turing-nlg", "4D", 300): (332943578, 356419623, 2677502, 344537657),
+    ("turing-nlg", "4D", 1000): (328887137, 343181027, 8593503, 332365360),
+    ("gpt-3", "3D", 300): (756101131, 793218142, 5307772, 828270926),
+    ("gpt-3", "3D", 1000): (705944109, 730624207, 17129383, 727595047),
+    ("gpt-3", "4D", 300): (747720811, 851012378, 3055532, 835443186),
+    ("gpt-3", "4D", 1000): (703430013, 775667445, 9283828, 729746725),
+    ("msft-1t", "3D", 300): (236147049, 285141666, 6366847, 310278854),
+    ("msft-1t", "3D", 1000): (189840694, 217569984, 19292747, 212080236),
+    ("msft-1t", "4D", 300): (236147080, 303411112, 4223742, 320801314),
+    ("msft-1t", "4D", 1000): (189840702, 239881870, 11559874, 215236974),
+}
+
+
+PER_BANDWIDTH = {"3D": 4 + 4 + 57.4, "4D": 2 + 4 + 4 + 57.4}
+"""Sum of the dimensions' prices in the reference's cost model [USD per GB/s]."""
+
+
+def figures() -> dict[str, Any]:
+    """Solve every budget of every model on both networks for both objectives."""
+    rows = [row for model in MODELS for network in NETWORKS for row in _budgets(model, network)]
+    found: dict[str, Any] = {"rows": rows}
+    at = {(row["model"], row["network"], row["budget"]): row for row in rows}
+    for key in ("speedup", "gain"):
+        best, least = max(rows, key=lambda r: r[key]), min(rows, key=lambda r: r[key])
+        found |= {f"most_{key}": best[key], f"least_{key}": least[key]}
+        found |= {
+            f"most_{key}_of": f"{best['model']} on {best['network']} at {best['budget']} GB/s"
+        }
+    found["most_slower"] = max(row["slower"] for row in rows)
+    wins = [row for row in rows if row["gain_speedup"] >= 1]
+    found |= {"wins": len(wins), "cases": len(rows)}
+    found["table"] = Table(
+        {
+            "model": "",
+            "network": "",
+            "budget, GB/s": ",d",
+            "equal split, s": ".2f",
+            "best time, s": ".2f",
+            "speed-up": ".2f",
+            "speed-up of the best per cost": ".2f",
+            "per cost, best time": ".2f",
+            "per cost, best per cost": ".2f",
+        },
+        [_shown(at[m, n, b]) for m in MODELS for n in NETWORKS for b in (100, 300, 1000)],
+    )
+    found["reference"] = Table(
+        {
+            "model": "",
+            "network": "",
+            "budget, GB/s": ",d",
+            "communication, there": ".0%",
+            "communication, here": ".0%",
+            "speed-up, there": ".2f",
+            "speed-up, here": ".2f",
+            "per cost, there": ".2f",
+            "per cost, here": ".2f",
+        },
+        [_beside(key, at) for key in REFERENCE],
+    )
+    return found
+
+
+def _budgets(model: str, network: str) -> list[dict[str, Any]]:
+    """One row a budget: what both optima gain over the equal split."""
+    reader = DesignReader(example_folder() / f"{model}-{network.lower()}.yaml")
+    budgets = Axis("constraints", tuple(f"[total == {b} GB/s]" for b in BUDGETS))
+    solved = [row.result for row in sweep_design(reader, [_OBJECTIVES, budgets])]
+    rows = []
+    pairs = zip(solved[: len(BUDGETS)], solved[len(BUDGETS) :], strict=True)
+    for budget, (fast, cheap) in zip(BUDGETS, pairs, strict=True):
+        assert fast is not None
+        assert cheap is not None
+        count = len(fast.bandwidth)
+        equal = evaluate_design(fast.design, [budget * 1e9 / count] * count)
+        base = equal.step_time * equal.network_cost
+        rows.append(
+            {
+                "model": model,
+                "network": network,
+                "budget": budget,
+                "equal": equal.step_time,
+                "best": fast.step_time,
+                "speedup": equal.step_time / fast.step_time,
+                "gain_speedup": equal.step_time / cheap.step_time,
+                "gain_of_fast": base / (fast.step_time * fast.network_cost),
+                "gain": base / (cheap.step_time * cheap.network_cost),
+                "slower": cheap.step_time / fast.step_time - 1,
+            }
+        )
+    return rows
+
+
+_OBJECTIVES = Axis("objective", ("time", "time-cost"))
+
+
+def _shown(row: dict[str, Any]) -> list[Any]:
+    keys = ("model", "network", "budget", "equal", "best", "speedup", "gain_speedup")
+    return [row[key] for key in (*keys, "gain_of_fast", "gain")]
+
+
+def _beside(key: tuple[str, str, int], at: dict[Any, dict[str, Any]]) -> list[Any]:
+    """The reference's gains, from its times and its prices of an equal split, beside ours."""
+    model, network, budget = key
+    row, (fast, cheap, cost, equal) = at[key], REFERENCE[key]
+    equal_cost = 4096 * budget / int(network[0]) * PER_BANDWIDTH[network]
+    there = {b: REFERENCE[model, network, b][0] for b in (300, 1000)}
+    here = {b: at[model, network, b]["best"] for b in (300, 1000)}
+    shares = [_communication(times, budget) for times in (there, here)]
+    speedups = [equal / fast, row["speedup"]]
+    return [
+        model,
+        network,
+        budget,
+        *shares,
+        *speedups,
+        equal * equal_cost / (cheap * cost),
+        row["gain"],
+    ]
+
+
+def _communication(times: dict[int, float], budget: int) -> float:
+    """Share of communication in the best time: without overlap it is the part in 1 / budget."""
+    part = (times[300] - times[1000]) / (1 / 300 - 1 / 1000)
+    return part / budget / times[budget]
+
+
+def chart(figures: dict[str, Any]) -> Any:
+    """Gains over the equal split against the budget."""
+    rows = [row | {"series": f"{row['model']}, {row['network']}"} for row in figures["rows"]]
+    x = ("budget", "budget of an NPU, GB/s")
+    return framed(
+        lines(rows, x, ("speedup", "speed-up"), "series", "Best time over the equal split"),
+        lines(
+            rows, x, ("gain", "gain"), "series", "Best performance per cost over the equal split"
+        ),
+    )
