@@ -279,6 +279,10 @@ def test_validation():
     assert [r["error"] for r in validation_rows(frame)] == pytest.approx([0.1, -0.1])
     specification(plots.plot_validation(frame))
     specification(plots.plot_validation(frame.head(0)))
+    printed = [row | {"bytes": None} for row in frame.to_dicts()]
+    printed[1]["bytes"] = 5e10  # What other keys hold makes no difference.
+    assert validation_rows(printed) == validation_rows(frame)
+    specification(plots.plot_validation([]))
     with pytest.raises(FieldError, match="needs the columns id, set, predicted_s, measured_s"):
         plots.plot_validation(pl.DataFrame({"a": [1]}))
 

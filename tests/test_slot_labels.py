@@ -21,6 +21,7 @@ workloads:
     parallel: {tp: 1, pp: 2, dp: 8, PARALLEL}
     batch: {global: 32, micro: 1, sequence: 1024}
     precision: bf16
+constraints: [total <= 1000 GB/s]
 """
 LABEL = re.compile(
     r"mb(\d+) (input|head|(?:input, |head, )?layers? (\d+)(?:-(\d+))?(?:, head|, input)?) (forward|backward)( \w+)?"
