@@ -168,8 +168,10 @@ def plot_validation(found: Validated) -> Chart:
     if not rows:
         return styled(empty_chart("Nothing has both a predicted and a measured time."))
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    color = alt.Color("set:N", scale=colors_of(sets), sort=sets, title=None)
-    shape = alt.Shape("set:N", scale=shapes_of(sets), sort=sets, title=None)
+    # In one row on top, many sets would push the charts apart.
+    legend = alt.Legend(orient="bottom", columns=2)
+    color = alt.Color("set:N", scale=colors_of(sets), sort=sets, title=None, legend=legend)
+    shape = alt.Shape("set:N", scale=shapes_of(sets), sort=sets, title=None, legend=legend)
     plain = alt.Color("set:N", scale=colors_of(sets), sort=sets, legend=None)
     parts = alt.hconcat(
         _scatter(rows, color, shape), _errors(rows, sets, plain), spacing=40
