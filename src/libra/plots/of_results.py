@@ -285,7 +285,11 @@ def scenario_dots(data: Data) -> Any:
     """Dots of `scenario_rows`, joined by a line in each scenario."""
     rows = data_of.scenario_rows(data)
     if not rows:
-        return empty_chart("The design has no scenarios.")
+        return empty_chart(
+            "No regrets: nothing limits what the scenarios could have alone."
+            if data.get("scenarios")
+            else "The design has no scenarios."
+        )
     names = ["with scenarios", "without scenarios"]
     base = alt.Chart(inline(rows), width=WIDTH, height=alt.Step(ROW - 6))
     order = list(dict.fromkeys(row["scenario"] for row in rows))
