@@ -251,7 +251,7 @@ def test_scenarios_that_could_have_anything_alone_have_no_regret(folder):
         Override("objective", "cost"),
         Override("constraints", "[time(gpt-3) <= 16 s]"),
         Override(
-            "scenarios", "[{name: planned}, {name: slow, set: {network.pod.efficiency: 0.5}}]"
+            "scenarios", "[{name: planned}, {name: fast, set: {workloads.gpt-3.compute_speed: 2}}]"
         ),
     ]
     result = libra.optimize_design(libra.load_design(folder / "gpt-3-4d.yaml", settings))
