@@ -143,7 +143,8 @@ def test_page_and_figure_say_what_the_study_computes(name):
     assert pages.differences(page, pages.render_page(name, figures)) == [], RENEW
     drawn = (pages.DOCS / f"{name}.svg").read_text("utf-8")
     fresh = chart_svg(study.chart(figures))
-    assert pages.differences(pages.svg_text(drawn), pages.svg_text(fresh)) == [], RENEW
+    # Marks carry six decimals, more than an optimum that is nearly flat keeps between machines.
+    assert pages.differences(pages.svg_text(drawn), pages.svg_text(fresh), 2e-3) == [], RENEW
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -197,6 +198,11 @@ def test_every_study_is_in_the_navigation_and_the_index():
 )
 def test_numbers_may_differ_by_one_in_the_last_digit(old, new, same):
     assert (pages.differences(old, new) == []) is same
+
+
+def test_numbers_of_a_figure_may_differ_by_a_part_of_them():
+    assert pages.differences("x: 684.675315", "x: 684.7", 1e-3) == []
+    assert len(pages.differences("x: 684.675315", "x: 686", 1e-3)) == 1
 
 
 def test_tables_and_text_are_escaped():
