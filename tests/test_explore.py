@@ -15,7 +15,7 @@ import pytest
 
 from libra.errors import InputError
 from libra.explore.explorer import Explorer
-from libra.explore.run import explore_space, waves
+from libra.explore.run import explore_space, run_exploration, waves
 from libra.explore.space import load_space
 from libra.explore.store import open_store, read_exploration
 from libra.yaml_source import Override
@@ -57,7 +57,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def explored(space, out, **options):
-    return explore_space(load_space(space), Path(out), **options)
+    return run_exploration(load_space(space), Path(out), **options)
 
 
 def test_pruning_changes_no_winner_and_bounds_hold(folder):
@@ -91,8 +91,8 @@ def test_bounds_of_other_objectives_and_models(folder, settings):
     overrides = [Override(path, value) for path, value in settings.items()]
     overrides.append(Override("workloads.0.parallel.pp", "[1, 2]"))
     space = load_space("small.yaml", overrides)
-    pruned = explore_space(space, Path("pruned"), top=3)
-    whole = explore_space(space, Path("whole"), top=3, prune=False)
+    pruned = run_exploration(space, Path("pruned"), top=3)
+    whole = run_exploration(space, Path("whole"), top=3, prune=False)
     assert pruned.top["objective"].to_list() == pytest.approx(whole.top["objective"].to_list())
     both = pruned.frame.join(whole.frame, on="candidate", suffix="_whole")
     solved = both.filter(pl.col("objective_whole").is_not_null())

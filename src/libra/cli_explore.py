@@ -15,7 +15,8 @@ import typer
 from libra.cli_options import AsJson, Debug, Run, Settings
 
 if TYPE_CHECKING:
-    from libra.explore.run import Progress, Summary
+    from libra.explore.run import Progress
+    from libra.explore.summary import Summary
     from libra.yaml_source import Override
 
 __all__ = ["add_explore_command"]
@@ -63,7 +64,7 @@ def add_explore_command(
         """
 
         def work() -> None:
-            from libra.explore.run import explore_space
+            from libra.explore.run import run_exploration
             from libra.explore.space import load_space
 
             found = load_space(space, overrides(settings))
@@ -72,7 +73,7 @@ def add_explore_command(
             count = jobs if jobs is not None else os.cpu_count() or 1
             _require_positive("--jobs", count)
             with _Screen(quiet=as_json) as report:
-                summary = explore_space(
+                summary = run_exploration(
                     found, folder, top=top, prune=prune, jobs=count, dask=dask, report=report
                 )
             if as_json:

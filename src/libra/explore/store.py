@@ -49,15 +49,11 @@ class Store:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def best(self, parts: Sequence[int], count: int) -> list[float]:
-        """Best objectives in some parts, at most so many, rising."""
+    def read(self, part: int) -> list[dict[str, Any]]:
+        """Rows of a complete part."""
         import polars as pl
 
-        found: list[float] = []
-        for part in parts:
-            frame = pl.read_parquet(self.path(part), columns=["objective"])
-            found += frame["objective"].drop_nulls().to_list()
-        return sorted(found)[:count]
+        return pl.read_parquet(self.path(part)).to_dicts()
 
 
 def frame_of(rows: Sequence[dict[str, Any]]) -> polars.DataFrame:
