@@ -74,9 +74,9 @@ def add_explore_command(
             from libra.explore.space import load_space
 
             if plot is not None:
-                from libra.plots.save import check_chart_file
+                from libra.plots.save import require_chart_name
 
-                check_chart_file(plot)
+                require_chart_name(plot)
             found = load_space(space, overrides(settings))
             folder = output if output is not None else Path(f"{space.stem}-explored")
             _require_positive("--top", top)
@@ -236,6 +236,6 @@ def _proof(summary: Summary) -> str:
             f"best is {last:.9g}."
         )
     return (
-        f"Not proven: of what {left_out.split()[-1]}, the least bound is {summary.proven:.9g}, and "
-        f"the last of the best is {last:.9g}."
+        f"Not proven: the least bound of the {left_out} candidates is {summary.proven:.9g}, the "
+        f"last of the best is {last:.9g}."
     )
