@@ -136,8 +136,12 @@ class PageRun:
                 getattr(self, f"run_{block.language}")(block, after)
 
     def write(self, block, later):
-        """Write a titled block to its file, which a later block must use."""
+        """Write a titled block to its file, which a later block must use, or compare it with it."""
         path = Path(block.title)
+        if path.exists() and path.parts[0] == "studies":
+            shown, stands = block.text.rstrip(), path.read_text("utf-8").rstrip()
+            assert shown == stands, f"{block}: is not {block.title}"
+            return
         used = [b for b in later if b.language in ("console", "python", "yaml", "csv")]
         assert any(block.title in b.text for b in used), f"{block}: nothing uses {block.title}"
         path.parent.mkdir(parents=True, exist_ok=True)
