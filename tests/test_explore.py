@@ -2,6 +2,7 @@
 
 import json
 import math
+import multiprocessing
 import os
 import random
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from libra.errors import InputError
 from libra.explore.explorer import Explorer
-from libra.explore.run import explore_space, run_exploration, waves
+from libra.explore.run import run_exploration, waves
 from libra.explore.space import load_space
 from libra.explore.store import open_store, read_exploration
 from libra.yaml_source import Override
@@ -136,6 +137,15 @@ def test_a_dask_cluster_gives_the_same_rows(folder):
     assert read_exploration(Path("dask")).equals(explored("small.yaml", "one").frame)
 
 
+def small_parts(folder, monkeypatch):
+    """Parts of 64 candidates, in this process and in those that it starts."""
+    monkeypatch.setattr("libra.explore.explorer.PART", 64)
+    Path("sitecustomize.py").write_text("import libra.explore.explorer as e\ne.PART = 64\n")
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    )
+
+
 def run_killed(rng, times, *options):
     """Run a command, killing it at random moments, until it is done."""
     command = [
@@ -165,12 +175,8 @@ def run_killed(rng, times, *options):
 
 @pytest.mark.slow
 def test_killed_at_random_moments(folder, monkeypatch):
-    monkeypatch.setattr("libra.explore.explorer.PART", 64)
+    small_parts(folder, monkeypatch)
     undisturbed = explored("space.yaml", "undisturbed").frame
-    Path("sitecustomize.py").write_text("import libra.explore.explorer as e\ne.PART = 64\n")
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
-    )
     kills = run_killed(random.Random(3), 10)
     assert kills > 0
     assert read_exploration(Path("killed")).equals(undisturbed)
@@ -269,3 +275,67 @@ def test_floor_is_below_every_solve(folder):
     solved = [row for row in rows if row["objective"] is not None]
     assert solved
     assert all(floors[row["candidate"]] <= row["objective"] * (1 + 1e-9) for row in solved)
+
+
+def kill_a_worker_after(parts, client, killed):
+    """Report that kills a worker process, by its id, when so many parts are done."""
+    seen = []
+
+    def report(progress):
+        seen.append(progress.done)
+        if len(seen) == parts + 1 and not killed:
+            workers = client.run(os.getpid)
+            address = sorted(workers)[0]
+            os.kill(workers[address], signal.SIGKILL)
+            killed.append(address)
+
+    return report
+
+
+def test_a_dask_worker_killed_on_the_way(folder, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    small_parts(folder, monkeypatch)
+    undisturbed = explored("space.yaml", "undisturbed").frame
+    killed = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        report = kill_a_worker_after(3, client, killed)
+        disturbed = explored("space.yaml", "dask", dask=cluster.scheduler_address, report=report)
+    assert len(killed) == 1
+    assert disturbed.frame["candidate"].to_list() == list(range(len(undisturbed)))
+    assert disturbed.frame.equals(undisturbed)
+
+
+def test_a_process_killed_on_the_way(folder, monkeypatch):
+    small_parts(folder, monkeypatch)
+    undisturbed = explored("space.yaml", "undisturbed").frame
+    killed = []
+
+    def report(progress):
+        children = multiprocessing.active_children()
+        if progress.done >= 3 * 64 and not killed:
+            killed.append(children[0].pid)
+            os.kill(children[0].pid, signal.SIGKILL)
+
+    frame = explored("space.yaml", "killed", jobs=2, report=report).frame
+    assert killed
+    assert frame.equals(undisturbed)
+
+
+def test_processes_end_with_their_parent(folder, monkeypatch):
+    psutil = pytest.importorskip("psutil", reason="needs psutil")
+    command = [sys.executable, "-m", "libra", "explore", "space.yaml", "--no-prune", "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
+        children = []
+        while len(children) < 2 and parent.poll() is None:  # With the tracker of resources.
+            time.sleep(0.1)
+            children = psutil.Process(parent.pid).children(recursive=True)
+        time.sleep(2)
+        os.kill(parent.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert len(children) >= 2
+    assert not alive

@@ -43,7 +43,7 @@ _SHORT = {
 
 
 def heat_rows(frame: polars.DataFrame, x: str, y: str) -> list[dict[str, Any]]:
-    """Best of each pair of values of two columns.
+    """Best of each pair of values of two columns, without values that allow no candidate.
 
     Parameters
     ----------
@@ -83,6 +83,8 @@ def heat_rows(frame: polars.DataFrame, x: str, y: str) -> list[dict[str, Any]]:
         )
         .sort(x, y)
     )
+    possible = pl.col("best").is_not_null() | pl.col("least").is_not_null()
+    cells = cells.filter(possible.any().over(x), possible.any().over(y))
     rows = []
     for across, down, value, shape, least in cells.iter_rows():
         row = {"x": across, "y": down, "text": "–", "network": shape}
