@@ -5,6 +5,8 @@ import math
 import multiprocessing
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +16,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from libra.errors import InputError
+import libra
+from libra.errors import FieldError, InputError
 from libra.explore.explorer import Explorer
 from libra.explore.run import run_exploration, waves
 from libra.explore.space import load_space
+from libra.explore.stages import Stage, StageClock
 from libra.explore.store import open_store, read_exploration
+from libra.plots import plot_candidates, plot_coordinates, plot_exploration, plot_heat_map
+from libra.plots.exploration_rows import coordinate_rows, heat_rows
+from libra.presets import example_folder
 from libra.yaml_source import Override
 
 SPACE = """npus: [64]
@@ -254,10 +261,14 @@ def test_the_command(folder):
     assert done.returncode == 0, done.stderr
     assert "Best 3 by time" in done.stdout
     assert "Proven: no pruned candidate is below" in done.stdout
+    assert re.search(r"a\s+second\s+of\s+a\s+core:\s+generate", done.stdout)
     start = time.perf_counter()
     again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
     data = json.loads(again.stdout)
     assert len(data["top"]) == 3
+    assert data["status"] == "optimal"
+    assert data["proven"] is True
+    assert data["run"]["candidates"] == 0  # It goes on, and nothing is left to do.
     assert time.perf_counter() - start < 60
     bad = subprocess.run([*command, "--jobs", "0"], capture_output=True, text=True, check=False)
     assert bad.returncode == 2
@@ -339,3 +350,112 @@ def test_processes_end_with_their_parent(folder, monkeypatch):
     _, alive = psutil.wait_procs(children, timeout=20)
     assert len(children) >= 2
     assert not alive
+
+
+def test_rows_as_they_come(folder):
+    rows = list(libra.explore_space("small.yaml", top=5))
+    summary = explored("small.yaml", "out", top=5)
+    assert sorted(row["candidate"] for row in rows) == summary.frame["candidate"].to_list()
+    solved = [row for row in rows if row["status"] == "solved"]
+    assert min(r["objective"] for r in solved) == summary.top["objective"][0]
+    again = libra.explore_space("small.yaml", "out", top=5)
+    assert sorted(row["candidate"] for row in again) == summary.frame["candidate"].to_list()
+
+
+def test_time_of_each_stage_and_rate(folder):
+    effort = explored("small.yaml", "out", jobs=2).effort
+    data = effort.to_dict()
+    assert set(data["stage_cpu_seconds"]) == set(Stage)
+    assert all(data["stage_cpu_seconds"][s] > 0 for s in ("generate", "bound", "solve", "write"))
+    assert sum(data["stage_cpu_seconds"].values()) == pytest.approx(data["cpu_seconds"])
+    assert effort.rate == pytest.approx(effort.candidates / effort.cpu_seconds)
+    again = explored("small.yaml", "out").effort
+    assert (again.candidates, again.rate) == (0, 0.0)
+
+
+def test_stages_within_stages_are_counted_once():
+    clock = StageClock()
+    start = time.thread_time()
+    with clock.measure(Stage.BOUND):
+        with clock.measure(Stage.BUILD):
+            sum(range(200_000))
+        sum(range(100_000))
+    spent = time.thread_time() - start
+    taken = clock.take()
+    assert taken[Stage.BUILD] > 0
+    assert taken[Stage.BOUND] > 0
+    assert sum(taken.values()) <= spent
+    assert not any(clock.take().values())
+
+
+@pytest.mark.slow
+def test_a_space_of_thousands_solved_whole(folder):
+    """As the page on exploring says: `gpt-3-256` with and without pruning."""
+    space = load_space(example_folder() / "spaces" / "gpt-3-256.yaml")
+    pruned, whole = (
+        run_exploration(space, Path(name), prune=name == "pruned", jobs=2)
+        for name in ("pruned", "whole")
+    )
+    assert len(whole.frame) == len(pruned.frame) >= 5000
+    assert set(whole.counts) == {"solved", "refused"}
+    assert pruned.top["candidate"].equals(whole.top["candidate"])
+    assert pruned.top["objective"].to_list() == pytest.approx(
+        whole.top["objective"].to_list(), rel=1e-9
+    )
+    assert pruned.is_proven
+    both = pruned.frame.join(whole.frame, on="candidate", suffix="_whole")
+    solved = both.filter(pl.col("objective_whole").is_not_null())
+    assert (solved["bound"] <= solved["objective_whole"] * (1 + 1e-9)).all()
+    assert whole.effort.cpu_seconds > 3 * pruned.effort.cpu_seconds
+
+
+def test_python_of_the_page_on_exploring(folder):
+    shutil.copy("small.yaml", "space.yaml")
+    whole = explored("space.yaml", "explored", prune=False)
+    page = (Path(__file__).parent.parent / "docs" / "explore.md").read_text("utf-8")
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(code, "explore.md", "exec"), names)
+    solved = whole.frame.filter(pl.col("status") == "solved")
+    for network, best in names["best_per_shape"].select("network", "objective").iter_rows():
+        assert best == solved.filter(pl.col("network") == network)["objective"].min()
+    points = list(solved.select("network_cost_usd", "step_time_s").iter_rows())
+    left = [p for p in points if not any(q[0] <= p[0] and q[1] < p[1] for q in points)]
+    assert names["frontier"]["step_time_s"].to_list() == sorted({p[1] for p in left}, reverse=True)
+    effect = dict(names["effect"].select("tp", "best").iter_rows())
+    assert effect[2] == solved.filter(pl.col("tp") == 2)["objective"].min()
+    assert names["best"]["objective"] == whole.top["objective"][0]
+
+
+def test_charts_of_an_exploration(folder):
+    pruned, whole = explored("small.yaml", "p"), explored("small.yaml", "w", prune=False)
+    cells = {(row["x"], row["y"]): row for row in heat_rows(whole.frame, "tp", "pp")}
+    for (tp, pp), row in cells.items():
+        mine = whole.frame.filter((pl.col("tp") == tp) & (pl.col("pp") == pp))
+        assert row["value"] == mine["objective"].min()
+        assert row["kind"] == ("refused" if row["value"] is None else "solved")
+    for row in heat_rows(pruned.frame, "tp", "pp"):
+        if row["kind"] == "pruned":
+            assert row["value"] <= cells[row["x"], row["y"]]["value"]
+    lines, ticks, axes = coordinate_rows(whole.frame, 1.0, "step time", 3, 20)
+    assert {"package", "node", "pod", "TP", "PP", "DP", "order", "step time"} >= set(axes)
+    assert len(lines) == 20 * len(axes)
+    assert all(0 <= row["position"] <= 1 for row in [*lines, *ticks])
+    first = [row for row in lines if row["rank"] == 1]
+    assert first[-1]["objective"] == whole.top["objective"][0]
+    for plot in (plot_exploration, plot_heat_map, plot_coordinates, plot_candidates):
+        for frame in (pruned.frame, whole.frame, whole.frame.head(1)):
+            assert plot(frame).to_dict()
+    with pytest.raises(FieldError, match="no such column, got 'tb'"):
+        plot_heat_map(whole.frame, x="tb")
+    with pytest.raises(FieldError, match="needs objective, bound, status"):
+        plot_coordinates(whole.frame.select("tp"))
+
+
+def test_nothing_can_be_solved(folder):
+    command = [sys.executable, "-m", "libra", "explore", "small.yaml", "--jobs", "1", "--json"]
+    limit = ["--set", "constraints=[total <= 1 GB/s, total >= 2 GB/s]"]
+    done = subprocess.run([*command, *limit], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["status"] == "infeasible"
+    assert "no candidate has an optimum" in done.stderr
