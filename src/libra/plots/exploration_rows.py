@@ -150,7 +150,8 @@ def _choices(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, 
     blocks = [
         dict(zip(row["tiers"].split(" "), row["network"].split("_"), strict=True)) for row in rows
     ]
-    for tier in dict.fromkeys(tier for found in blocks for tier in found):
+    longest = sorted(blocks, key=len, reverse=True)  # They have the tiers in their order.
+    for tier in dict.fromkeys(tier for found in longest for tier in found):
         columns[tier] = [found.get(tier, "none") for found in blocks]
     for name in names:
         prefix, key = re.fullmatch(r"(w\d+_)?(.*)", name).groups()  # type: ignore[union-attr]

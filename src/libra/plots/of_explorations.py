@@ -190,7 +190,7 @@ def _coordinates(frame: polars.DataFrame, best: int, most: int) -> Any:
     ).encode(x=x, y=y, text="text:N")
     ranks = len({row["rank"] for row in lines})
     return (rules + plain + singled + first + halo + text).properties(
-        title=f"The best {ranks} candidates; the best {min(best, ranks)} in blue, the first in red"
+        title=f"The best {ranks} candidates: the first in orange, {min(best, ranks)} in colour"
     )
 
 
