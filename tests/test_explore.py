@@ -144,49 +144,48 @@ def test_a_dask_cluster_gives_the_same_rows(folder):
     assert read_exploration(Path("dask")).equals(explored("small.yaml", "one").frame)
 
 
-def small_parts(folder, monkeypatch):
-    """Parts of 64 candidates, in this process and in those that it starts."""
-    monkeypatch.setattr("libra.explore.explorer.PART", 64)
-    Path("sitecustomize.py").write_text("import libra.explore.explorer as e\ne.PART = 64\n")
+def small_parts(folder, monkeypatch, size=64):
+    """Parts of few candidates, in this process and in those that it starts."""
+    monkeypatch.setattr("libra.explore.explorer.PART", size)
+    code = f"import libra.explore.explorer as e\ne.PART = {size}\n"
+    Path("sitecustomize.py").write_text(code)
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     )
 
 
-def run_killed(rng, times, *options):
-    """Run a command, killing it at random moments, until it is done."""
-    command = [
-        sys.executable,
-        "-m",
-        "libra",
-        "explore",
-        "space.yaml",
-        "-o",
-        "killed",
-        "--jobs",
-        "1",
-    ]
-    for k in range(times + 20):
-        with subprocess.Popen(
-            [*command, *options], stdout=subprocess.DEVNULL, stderr=-1
-        ) as process:
-            try:
-                process.wait(rng.uniform(1.0, 5.0) if k < times else 120)
-            except subprocess.TimeoutExpired:
-                os.kill(process.pid, signal.SIGKILL)
-                process.wait()
-                continue
-            return k
-    raise AssertionError("it never ends")
+def run_killed(rng, times):
+    """Run a command, killing it at random moments, until it is done; how often it was killed.
+
+    A moment is soon after the start, or soon after a part has been written.
+    """
+    command = [sys.executable, "-m", "libra", "explore", "space.yaml", "-o", "killed"]
+    parts = Path("killed")
+    for k in range(times + 1):
+        before = len(list(parts.glob("part-*")))
+        with subprocess.Popen([*command, "--jobs", "1", "-q"], stdout=subprocess.DEVNULL) as run:
+            if k == times:
+                assert run.wait(300) == 0
+                return k
+            if rng.random() < 0.2:
+                time.sleep(rng.uniform(0, 2))
+            else:
+                while run.poll() is None and len(list(parts.glob("part-*"))) == before:
+                    time.sleep(0.005)
+                time.sleep(rng.uniform(0, 0.05))
+            if run.poll() is not None:
+                return k
+            run.kill()
+    raise AssertionError
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments(folder, monkeypatch):
-    small_parts(folder, monkeypatch)
+def test_killed_at_ten_random_moments(folder, monkeypatch):
+    small_parts(folder, monkeypatch, 16)
     undisturbed = explored("space.yaml", "undisturbed").frame
-    kills = run_killed(random.Random(3), 10)
-    assert kills > 0
+    assert run_killed(random.Random(3), 10) == 10
     assert read_exploration(Path("killed")).equals(undisturbed)
+    assert not list(Path("killed").glob("*.tmp"))
 
 
 def test_interrupted_between_parts_and_resumed(folder, monkeypatch):

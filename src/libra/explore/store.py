@@ -40,11 +40,13 @@ class Store:
         return self.path(part).exists()
 
     def write(self, part: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Write a part whole."""
-        temporary = self.folder / f".part-{part:06d}.{os.getpid()}.tmp"
-        frame = frame_of(rows)
+        """Write a part whole, even if the power fails."""
+        temporary = self.folder / f".part-{part:06d}.tmp"
         try:
-            frame.write_parquet(temporary)
+            with temporary.open("wb") as file:
+                frame_of(rows).write_parquet(file)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, self.path(part))
         finally:
             temporary.unlink(missing_ok=True)
@@ -119,6 +121,8 @@ def open_store(folder: Path, text: str) -> Iterator[Store]:
             )
         else:
             write_whole(known, text)
+        for left in folder.glob(".part-*.tmp"):  # Of a run that was killed as it wrote.
+            left.unlink()
         yield Store(folder)
     finally:
         os.close(lock)
