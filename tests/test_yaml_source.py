@@ -153,6 +153,9 @@ TEXT = "a: {b: 1}\nlist:\n  - {name: x, v: 1}\n  - {name: y, v: 2}\nconstraints:
         ("new.inner=true", ("new", "inner"), True),
         ("list.0.v=7", ("list", 0, "v"), 7),
         ("list.y.v=7 GB/s", ("list", 1, "v"), "7 GB/s"),
+        ("list[0].v=7", ("list", 0, "v"), 7),
+        ("list[y].v=7 GB/s", ("list", 1, "v"), "7 GB/s"),
+        ("constraints[0]=x >= 1", ("constraints", 0), "x >= 1"),
         ("a=[1, {c: 2}]", ("a",), [1, {"c": 2}]),
         ("a='12'", ("a",), "12"),
         ("constraints.total=5 GB/s", ("constraints", 0), "total <= 5 GB/s"),
@@ -171,10 +174,18 @@ def test_overrides(read, override, place, value):
     assert source.locate(("list", 1, "name")) == (source.file, 4)
 
 
+@pytest.mark.parametrize("item", ["model: gpt-2", "trace: traces/gpt-2.txt", "model: gpt-2/c.json"])
+def test_an_item_goes_by_its_model_or_file(read, item):
+    source = read(f"list:\n  - {{tier: node}}\n  - {{{item}, v: 1}}\n", "list.gpt-2.v=2")
+    assert problems(source) == []
+    assert source.data["list"][1]["v"] == 2
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
         ("list.2.v=1", "the path leads nowhere, got '2'. Use one of: x, y, 0, 1."),
+        ("list[2].v=1", "the path leads nowhere, got '2'. Use one of: x, y, 0, 1."),
         ("list.z=1", "the path leads nowhere, got 'z'. Use one of: x, y, 0, 1."),
         ("list.-1=1", "the path leads nowhere, got '-1'. Did you mean '1'?"),
         (

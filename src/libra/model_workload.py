@@ -22,7 +22,7 @@ from libra.workload.data_parallel import (
     build_data_parallel_step,
 )
 from libra.workload.memory import MemoryPlan, NpuMemory, npu_memory
-from libra.workload.model import Model
+from libra.workload.model import Model, has_aligned_heads
 from libra.workload.roles import place_roles
 from libra.workload.training_plan import TrainingPlan
 from libra.workload.transformer import TransformerStep, build_step
@@ -72,7 +72,7 @@ def build_model_workload(
     if memory.total > accelerator.memory:
         raise FieldError("parallel", _too_large(model, plan, memory, accelerator))
     try:
-        step = build_step(model, plan, accelerator, groups, network.sizes, model.notes)
+        step = build_step(model, plan, accelerator, groups, network.sizes, _notes(model))
     except FieldError as error:
         raise FieldError(("accelerator", *error.place), error.message) from None
     return step, {name: group for name, group in groups.items() if _shown(name, group)}
@@ -113,6 +113,13 @@ def _data_parallel(
 
 def _shown(name: str, group: Group) -> bool:
     return name in ("tp", "dp") or (name in ("pp", "cp", "ep") and group.size > 1)
+
+
+def _notes(model: Model) -> tuple[str, ...]:
+    if has_aligned_heads(model):
+        return model.notes
+    slow = "heads whose dimension is no multiple of 8 run slower than predicted on tensor cores"
+    return (*model.notes, slow)
 
 
 def _model(entry: ModelEntry, folder: Path) -> Model:
