@@ -17,7 +17,7 @@ from pages import ROOT, Table
 
 from libra.collectives import Collective
 from libra.evaluate import evaluate_design
-from libra.explore.run import explore_space
+from libra.explore.run import run_exploration
 from libra.explore.space import load_space
 from libra.load import DesignReader
 from libra.optimize import optimize_design
@@ -215,7 +215,7 @@ def _batches(reader: DesignReader, tables: Tables) -> dict[str, Any]:
 
 def _explored(folder: Path) -> dict[str, Any]:
     """What `libra explore space.yaml` finds."""
-    summary = explore_space(load_space(FOLDER / "space.yaml"), folder / "explored", prune=False)
+    summary = run_exploration(load_space(FOLDER / "space.yaml"), folder / "explored", prune=False)
     frame = summary.frame
     solved = sorted(
         (r for r in frame.to_dicts() if r["status"] == "solved"), key=lambda r: r["step_time_s"]
