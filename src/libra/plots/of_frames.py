@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import altair as alt
 
@@ -31,6 +31,8 @@ __all__ = ["candidate_rows", "plot_candidates", "plot_validation", "validation_r
 
 _HEIGHT = 320
 _MOST_COLORS = 7
+_SAME = 1e-6
+"""Relative difference of times that is nothing: optima are proven to so much."""
 
 
 def candidate_rows(
@@ -43,7 +45,8 @@ def candidate_rows(
     frame : polars.DataFrame
         Columns ``step_time_s`` and ``network_cost_usd``, and `color` if it is there.
     color : str
-        Column whose values are told apart; the seven most frequent ones.
+        Column whose values are told apart: seven of them, those of the frontier first, then those
+        with the least step times.
 
     Returns
     -------
@@ -59,17 +62,17 @@ def candidate_rows(
     kept = frame.filter(frame["step_time_s"].is_finite() & frame["network_cost_usd"].is_finite())
     times, costs = kept["step_time_s"].to_list(), kept["network_cost_usd"].to_list()
     kinds = [str(k) for k in kept[color].to_list()] if color in kept.columns else [""] * len(times)
-    often = sorted(set(kinds), key=lambda k: (-kinds.count(k), k))[:_MOST_COLORS]
-    rows = [
-        {"time": t, "cost": c, "kind": k if k in often else "others"}
-        for t, c, k in zip(times, costs, kinds, strict=True)
-    ]
+    rows = [{"time": t, "cost": c, "kind": k} for t, c, k in zip(times, costs, kinds, strict=True)]
     best, frontier = float("inf"), []
     for row in sorted(rows, key=lambda r: (r["cost"], r["time"])):
-        if row["time"] < best:
+        if row["time"] < best * (1 - _SAME):
             best = row["time"]
             frontier.append(row)
-    return rows, frontier
+    fastest = sorted(rows, key=lambda r: (r["time"], r["cost"], r["kind"]))
+    told = list(dict.fromkeys(row["kind"] for row in [*frontier, *fastest]))[:_MOST_COLORS]
+    for row in rows:
+        row["kind"] = row["kind"] if row["kind"] in told else "others"
+    return sorted(rows, key=lambda r: r["kind"] != "others"), frontier
 
 
 def plot_candidates(frame: polars.DataFrame, *, color: str = "network") -> Chart:
@@ -87,46 +90,65 @@ def plot_candidates(frame: polars.DataFrame, *, color: str = "network") -> Chart
     FieldError
         If a column is missing.
     """
+    return styled(candidates_chart(frame, color))
+
+
+def candidates_chart(frame: polars.DataFrame, color: str) -> Any:
+    """Return `plot_candidates`, to be joined with other charts."""
     rows, frontier = candidate_rows(frame, color=color)
     if not rows:
-        return styled(empty_chart("No candidate has a step time and a cost."))
+        return empty_chart("No candidate has a step time and a cost.")
     span, seconds = time_unit(max(row["time"] for row in rows))
     size, unit = money_unit(max(row["cost"] for row in rows))
     shown, best = (
         [row | {"time": row["time"] / span, "cost": row["cost"] / size} for row in some]
         for some in (rows, frontier)
     )
-    kinds = list(dict.fromkeys(row["kind"] for row in shown))
+    kinds = list(dict.fromkeys(row["kind"] for row in [*best, *reversed(shown)]))
     x = alt.X("cost:Q", title=f"network cost, {unit}", scale=alt.Scale(zero=False))
-    y = alt.Y("time:Q", title=f"step time, {seconds}", scale=alt.Scale(zero=False))
+    low, high = min(row["time"] for row in shown), max(row["time"] for row in shown)
+    scale = alt.Scale(zero=False)
+    if high - low < 1e-3 * high:  # An axis of digits that mean nothing.
+        scale = alt.Scale(domain=[0.98 * low, 1.02 * high])
+    y = alt.Y("time:Q", title=f"step time, {seconds}", scale=scale)
     base = alt.Chart(inline(shown), width=WIDTH, height=_HEIGHT)
     several = len(kinds) > 1
     legend = alt.Legend(columns=4) if several else None
-    scale = colors_of(kinds, grey=["others"])
+    colors = colors_of(kinds, grey=["others"])
     dots = base.mark_circle(size=40, opacity=0.65).encode(
         x=x,
         y=y,
-        color=alt.Color("kind:N", scale=scale, sort=kinds, title=None, legend=legend),
+        color=alt.Color("kind:N", scale=colors, sort=kinds, title=None, legend=legend),
         tooltip=["kind:N", "cost:Q", "time:Q"],
     )
     line = alt.Chart(inline(best)).mark_line(color=INK, strokeWidth=1.5, interpolate="step-after")
-    return styled(dots + line.encode(x=x, y=y))
+    return dots + line.encode(x=x, y=y)
 
 
-def validation_rows(frame: polars.DataFrame) -> list[dict[str, Any]]:
+Validated: TypeAlias = "polars.DataFrame | Sequence[Mapping[str, Any]]"
+
+
+def validation_rows(found: Validated) -> list[dict[str, Any]]:
     """Rows of a validation: ``id``, ``set``, ``predicted``, ``measured`` [s], ``error``.
 
     Parameters
     ----------
-    frame : polars.DataFrame
-        Columns ``id``, ``set``, ``predicted_s`` and ``measured_s``, as ``libra validate`` gives.
+    found : polars.DataFrame or sequence of mapping
+        Columns ``id``, ``set``, ``predicted_s`` and ``measured_s``: also the ``rows`` that
+        ``libra validate --json`` prints.
 
     Raises
     ------
     FieldError
         If a column is missing.
     """
-    _require_columns(frame, ("id", "set", "predicted_s", "measured_s"))
+    columns = ("id", "set", "predicted_s", "measured_s")
+    if isinstance(found, Sequence):
+        import polars
+
+        rows = [{key: row[key] for key in columns if key in row} for row in found]
+        found = polars.DataFrame(rows or dict.fromkeys(columns, ()), infer_schema_length=None)
+    _require_columns(found, columns)
     return [
         {
             "id": str(row["id"]),
@@ -135,30 +157,33 @@ def validation_rows(frame: polars.DataFrame) -> list[dict[str, Any]]:
             "measured": row["measured_s"],
             "error": row["predicted_s"] / row["measured_s"] - 1,
         }
-        for row in frame.iter_rows(named=True)
+        for row in found.iter_rows(named=True)
         if row["predicted_s"] and row["measured_s"]
     ]
 
 
-def plot_validation(frame: polars.DataFrame) -> Chart:
+def plot_validation(found: Validated) -> Chart:
     """Predicted over measured times, and the errors by set.
 
     Parameters
     ----------
-    frame : polars.DataFrame
-        Columns ``id``, ``set``, ``predicted_s`` and ``measured_s``.
+    found : polars.DataFrame or sequence of mapping
+        Columns ``id``, ``set``, ``predicted_s`` and ``measured_s``: also the ``rows`` that
+        ``libra validate --json`` prints.
 
     Raises
     ------
     FieldError
         If a column is missing.
     """
-    rows = validation_rows(frame)
+    rows = validation_rows(found)
     if not rows:
         return styled(empty_chart("Nothing has both a predicted and a measured time."))
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    color = alt.Color("set:N", scale=colors_of(sets), sort=sets, title=None)
-    shape = alt.Shape("set:N", scale=shapes_of(sets), sort=sets, title=None)
+    # In one row on top, many sets would push the charts apart.
+    legend = alt.Legend(orient="bottom", columns=2)
+    color = alt.Color("set:N", scale=colors_of(sets), sort=sets, title=None, legend=legend)
+    shape = alt.Shape("set:N", scale=shapes_of(sets), sort=sets, title=None, legend=legend)
     plain = alt.Color("set:N", scale=colors_of(sets), sort=sets, legend=None)
     parts = alt.hconcat(
         _scatter(rows, color, shape), _errors(rows, sets, plain), spacing=40
