@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from pyscipopt import SCIP_PARAMSETTING, Expr, Model, quicksum
+from pyscipopt import Expr, Model, quicksum
 
 from others.problems import Kind
 from others.step import Answer, Step
@@ -40,9 +40,6 @@ def _solve(step: Step, traffic: Floats, counts: Floats, limit: float) -> Answer:
     model.hideOutput()
     model.setParam("limits/time", limit)
     model.setParam("limits/gap", GAP[step.product])
-    if step.kind is Kind.GRAPH:
-        # Presolved by SCIP 10.0, graph-1000 ends at six times its true optimum.
-        model.setPresolve(SCIP_PARAMSETTING.OFF)
     scale = step.path(step.equal).time
     share, slow = _lanes(model, step) if step.kind is Kind.LANES else _free(model, step)
     model.addCons(quicksum(share) == 1)

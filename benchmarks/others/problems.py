@@ -129,8 +129,7 @@ METHODS = (
     Method(
         "SCIP",
         "the reference implementation's non-convex program (bandwidth x reciprocal = 1, time x "
-        "cost), equal collectives merged; for graphs without presolving, which SCIP 10.0 gets "
-        "wrong there",
+        "cost), equal collectives merged",
         "others.by_scip",
         "solve",
         "pyscipopt",

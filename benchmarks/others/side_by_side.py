@@ -141,8 +141,7 @@ def judged(row: SideRow, libra: SideRow) -> SideRow:
     """Row beside libra's: how far from its optimum and bound, and whether the two contradict.
 
     No feasible bandwidths can be better than a proven bound, and no other proven bound can be above
-    the value of feasible bandwidths. A bound above the value of the way's own bandwidths is refuted
-    without libra: the way has failed.
+    the value of feasible bandwidths.
     """
     best, least, value, bound = libra.value, libra.bound, row.value, row.bound
     if best is None or least is None:
@@ -152,9 +151,6 @@ def judged(row: SideRow, libra: SideRow) -> SideRow:
         if value < least * (1 - ROUNDING):
             wrong = "it is better than libra's proven bound"
             return replace(row, status="contradiction", reason=wrong)
-        if bound is not None and bound > value * (1 + TRUST):
-            wrong = "its bound is above the objective of its own bandwidths"
-            return replace(row, status="failed", reason=wrong, proof="")
     if bound is not None and bound > best * (1 + TRUST):
         wrong = "its bound is above libra's optimum"
         return replace(row, status="contradiction", reason=wrong)
