@@ -104,7 +104,8 @@ def comparable(text):
     text = re.sub(r'"seconds": [\d.e-]+', '"seconds": …', text)
     text = re.sub(r"\b\d(\.\d+)?e-\d\d\b", "…e", text)
     text = re.sub(r"(\.\d\d\d)\d+\b", r"\1", text)
-    return [re.sub(r"[─ ]+$", "", line) for line in text.strip("\n").splitlines()]
+    lines = [re.sub(r"[─ ]+$", "", line) for line in text.splitlines()]
+    return "\n".join(lines).strip("\n").split("\n") if any(lines) else []
 
 
 def matches(shown, printed):
@@ -165,7 +166,8 @@ class PageRun:
             output, stdout = self.command(command, block)
             if shown.strip():
                 # What a reader sees, with or without the messages on stderr.
-                printed = output if matches(comparable(shown), comparable(output)) else stdout
+                alone = matches(comparable(shown), comparable(stdout))
+                printed = stdout if alone else output
                 self.compare(block, shown, printed)
             checked = k + 2 < len(steps) and steps[k + 2].startswith("echo $?")
             told = f"{block}: {command!r} ends with {self.status}\n{output}"

@@ -368,12 +368,14 @@ def _in_a_file(schema: Any) -> Any:
             unit = found["examples"][0].partition(" ")[2]
             found["default"] = f"{found['default']:g} {unit}"
     if isinstance(found.get("description"), str):
-        found["description"] = _of_a_file(found["description"], found.get("type") == "string")
+        found["description"] = _of_a_file(found["description"])
+    if "prefixItems" in found:  # not of draft 7; those of libra are all alike
+        found["items"] = found.pop("prefixItems")[0]
     return found
 
 
-def _of_a_file(text: str, quantity: bool) -> str:
-    """Description in the words of a file: no SI unit of the program, no None."""
-    if quantity:
-        text = re.sub(r" ?\[[^]]*\]", "", text)
-    return re.sub(r"\bNone:", "left out:", text)
+def _of_a_file(text: str) -> str:
+    """Description in the words of a file: no SI unit of the program, no None, no markup."""
+    text = re.sub(r" ?\[(?:(?:bytes|s|USD|W|FLOP|Hz)\b[^]]*|\d+)\]_?", "", text).replace("``", "`")
+    text = re.sub(r"(^|\. )None:", r"\1Left out:", text)
+    return text.replace("None:", "left out:")
