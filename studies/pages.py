@@ -15,7 +15,7 @@ from __future__ import annotations
 import html
 import importlib.util
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -59,13 +59,14 @@ class Table:
 
     Attributes
     ----------
-    columns : mapping of str to str
-        Heading of each column, and the format of its cells: ``.1f``, or empty for text.
+    columns : mapping of str to str or function
+        Heading of each column, and the format of its cells: ``.1f``, a function such as
+        `libra.units.format_time`, or empty for text.
     rows : sequence of sequences
         Cells; None is shown as a dash.
     """
 
-    columns: Mapping[str, str]
+    columns: Mapping[str, str | Callable[[float], str]]
     rows: Sequence[Sequence[Any]]
 
     def __post_init__(self) -> None:
@@ -89,10 +90,12 @@ class Table:
         return "\n".join([f"| {head} |", f"|{rule}|", *(f"| {line} |" for line in body)])
 
 
-def _cell(cell: Any, form: str) -> str:
+def _cell(cell: Any, form: str | Callable[[float], str]) -> str:
     if cell is None:
         return "–"
-    return _safe(cell) if isinstance(cell, str) else format(_finite(cell), form)
+    if isinstance(cell, str):
+        return _safe(cell)
+    return form(_finite(cell)) if callable(form) else format(_finite(cell), form)
 
 
 def escape(text: str) -> str:

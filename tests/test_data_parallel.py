@@ -5,6 +5,7 @@ import pytest
 from libra.check import summarize_design
 from libra.collectives import CollectiveKind
 from libra.errors import InputError
+from libra.evaluate import evaluate_design
 from libra.load import load_design
 from libra.optimize import optimize_design
 from libra.workload.cnn import CNNS, cnn_parameters
@@ -81,7 +82,8 @@ def test_dlrm_exchanges_what_the_shipped_example_exchanges(tmp_path):
     ("change", "message"),
     [
         (("{dp: 32}", "{tp: 2, dp: 16}"), "parallel.tp: resnet-50 is data parallel only, got 2. Use dp."),
-        (("{dp: 32}", "{dp: 16}"), "batch.micro: resnet-50 computes a step in one micro-batch, got 32. Use global / dp = 64."),
+        (("{dp: 32}", "{dp: 16}"), "parallel.dp: must be the 32 NPUs of the network, got 16. Correct one."),
+        (("micro: 32}", "micro: 24}"), "batch.global: must be a multiple of dp x micro = 32 x 24 = 768, got 1024. Use 768."),
         (("micro: 32}", "micro: 32, sequence: 8}"), "batch.sequence: resnet-50 has no sequences, got 8. Remove it."),
         (("{global: 1024, micro: 32}", "{global: 320000, micro: 10000}"), "batch.micro: does not fit the 80 GB of a100-80gb, got"),
     ],
@@ -91,6 +93,43 @@ def test_refusals(tmp_path, monkeypatch, change, message):
     with pytest.raises(InputError) as caught:
         load(tmp_path, change=change)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("overlap", ["", "overlap: {dp: false}"])
+@pytest.mark.parametrize("model", ["resnet-50", "dlrm"])
+def test_gradients_of_micro_batches_are_summed_up(tmp_path, model, overlap):
+    """Each micro-batch computes and exchanges; gradients travel once, after the last."""
+
+    def step(count):
+        batch = f"{{global: {count * 1024}, micro: 32}}"
+        changes = {"batch": ("{global: 1024, micro: 32}", batch)}
+        if overlap:
+            changes["overlap"] = ("precision: bf16", f"precision: bf16\n    {overlap}")
+        design = load(tmp_path, model, **changes)
+        return design.workloads[0].step, evaluate_design(design, [100e9, 100e9]).step_time
+
+    (one, once), (two, twice), (four, whole) = (step(n) for n in (1, 2, 4))
+    assert whole - once == pytest.approx(3 * (twice - once))
+    assert (one.micro_batches, four.micro_batches) == (1, 4)
+    assert four.flops == 4 * one.flops
+    assert four.activations == one.activations, "of one micro-batch"
+    assert two.graph.is_chain == one.graph.is_chain
+    for kind, times in ((CollectiveKind.ALL_REDUCE, 1), (CollectiveKind.ALL_TO_ALL, 4)):
+        sent = [
+            sum(
+                c.size * n
+                for c, n in zip(s.graph.collectives, s.graph.total_counts, strict=True)
+                if c.kind is kind
+            )
+            for s in (one, four)
+        ]
+        assert sent[1] == pytest.approx(times * sent[0])
+    if model == "resnet-50":
+        # A pass of a micro-batch: all of the step's compute but the optimiser.
+        labels = zip(one.graph.labels, one.graph.fixed, strict=True)
+        assert twice - once == pytest.approx(
+            sum(time for label, time in labels if not label.endswith("update"))
+        )
 
 
 def test_transformers_need_a_sequence(tmp_path):

@@ -27,8 +27,9 @@ def name_of(page):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the example designs and workloads, and recorded traces."""
+    """A folder with the example designs and workloads, the case studies, and recorded traces."""
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "studies", tmp_path / "studies")
     shutil.copytree(example_folder(), tmp_path / "my-design")
     shutil.copytree(example_folder() / "workloads", tmp_path / "workloads")
     traces = tmp_path / "traces"

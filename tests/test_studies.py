@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from libra.errors import FieldError, InputError
+from libra.explore.space import load_space
 from libra.load import load_design
 from libra.plots.save import chart_svg
 
@@ -53,7 +54,10 @@ DESIGNS = sorted((ROOT / "studies").glob("*/*.yaml"))
 
 @pytest.mark.parametrize("path", DESIGNS, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_design_files_load(path):
-    if "network:" in path.read_text("utf-8"):
+    text = path.read_text("utf-8")
+    if "\nnpus:" in text:
+        load_space(path)
+    elif "network:" in text:
         load_design(path)
 
 

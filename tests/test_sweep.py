@@ -212,3 +212,15 @@ def test_prices_that_do_not_count_have_no_ends():
     net = network("RI(4)_SW(8)")
     d = design(net, random_graph(default_rng(1), net, 4, 3), ["total <= 100 GB/s"])
     assert {(r.low, r.high) for r in price_ranges(optimize_design(d))} == {(0.0, np.inf)}
+
+
+def test_price_ranges_where_a_total_alone_keeps_bandwidths_from_shrinking():
+    net = network("RI(4)_SW(8)")
+    graph = random_graph(default_rng(1), net, 4, 3)
+    d = design(net, graph, ["total == 100 GB/s"], usd=[2.0, 7.0], objective="time-cost")
+    found = price_ranges(optimize_design(d), 0.01)
+    first, second = found
+    # All prices together do not matter, so one may rise as far as the other may fall.
+    assert first.low < 1 < first.high
+    assert first.high * second.low == pytest.approx(1, rel=1e-4)
+    assert first.low * second.high == pytest.approx(1, rel=1e-4)

@@ -150,6 +150,7 @@ class ModelEntry:
     precision: PrecisionEntry
     parallel: ModelParallel = field(default_factory=ModelParallel)
     recomputation: Recomputation = Recomputation.NONE
+    distribute_saved_activations: bool = False
     fused_attention: bool = True
     dropout: bool = False
     capacity: float = 1.0
@@ -171,6 +172,7 @@ MODEL_FORMS: Mapping[str, Any] = {
     "batch": BatchEntry,
     "precision": PrecisionEntry,
     "recomputation": Recomputation,
+    "distribute_saved_activations": bool,
     "fused_attention": bool,
     "dropout": bool,
     "capacity": float,
@@ -226,6 +228,7 @@ def training_plan(entry: ModelEntry) -> TrainingPlan:
             expert_tp=_expert_tp(degrees),
             sequence_parallel=degrees.sequence_parallel,
             recomputation=entry.recomputation,
+            distribute_saved_activations=entry.distribute_saved_activations,
             fused_attention=entry.fused_attention,
             dropout=entry.dropout,
             element=activations,
@@ -279,8 +282,8 @@ def _placed(error: FieldError) -> tuple[str | int, ...]:
             return ("precision", "activations")
         case ("weights" | "gradients" as key,):
             return ("precision", key)
-        case ("reserved",):
-            return ("reserved",)
+        case ("reserved" | "distribute_saved_activations" as key,):
+            return (key,)
     return ("parallel", *error.place)
 
 

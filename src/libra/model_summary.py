@@ -61,7 +61,7 @@ def _data_parallel(step: DataParallelStep) -> dict[str, Any]:
         "active_parameters": step.parameters,
         "flops_per_step": step.flops,
         "recomputed_flops_per_step": 0.0,
-        "micro_batches": 1,
+        "micro_batches": step.micro_batches,
         "bytes_per_npu": {part: getattr(step, part) for part in parts},
         "fullest_stage": 0,
         "fits": True,

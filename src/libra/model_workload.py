@@ -93,12 +93,6 @@ def _data_parallel(
             f"{entry.model} has no sequences, got {entry.batch.sequence}. Remove it.",
         )
     accelerator, plan = _accelerator(entry), training_plan(entry)
-    if plan.memory.micro_batches > 1:
-        raise FieldError(
-            ("batch", "micro"),
-            f"{entry.model} computes a step in one micro-batch, got {entry.batch.micro}. Use "
-            f"global / dp = {entry.batch.sequences // degrees.dp}.",
-        )
     if degrees.dp != network.npus:
         raise FieldError(
             ("parallel", "dp"),

@@ -190,7 +190,7 @@ def _repriced(design: Design, part: str, factor: float) -> Design:
         )
         tiers = dict(prices.tiers) | {tier: replace(prices.tiers[tier], **{name: new})}
         moved = replace(prices, tiers=tiers)
-    other = replace(design, prices=moved, constraints=())
+    other = replace(design, prices=moved)
     rows = tuple(
         replace(row, coefficients=row.multiple * other.pricing.price) if row.kind is MONEY else row
         for row in design.constraints

@@ -13,8 +13,9 @@ from libra.formats.astra_sim_policy import text_size
 from libra.network import Network
 from libra.placement import Group, place_groups
 from libra.workload.graph import StepGraph
+from libra.workload.layers import Layer, Phase
 
-__all__ = ["chain_text", "workload_text"]
+__all__ = ["chain_text", "layers_text", "workload_text"]
 
 _WORDS = {kind: word for word, kind in KINDS.items()}
 _NONE = TextPhase(0.0, None, 0.0)
@@ -167,6 +168,49 @@ def _inner_groups(
         "the text has collectives of an inner group and of the rest of the network, got groups "
         f"{sorted(extents)[:4]}. Export to chakra or astra-sim.",
     )
+
+
+def layers_text(header: str, layers: Sequence[Layer]) -> str:
+    """Text of layers under a header, times rounded to whole ns and at least 1 where there are any.
+
+    Raises
+    ------
+    FieldError
+        If a layer has a collective that the text does not know.
+    """
+    for layer in layers:
+        for phase in (layer.forward, layer.input_gradient, layer.weight_gradient):
+            if phase.collective is not None and phase.collective.kind not in _WORDS:
+                word = phase.collective.kind.value
+                raise FieldError(
+                    "", f"the text has no {word}, got one in {layer.name}. Export to chakra."
+                )
+    return _text(
+        header,
+        [
+            TextLayer(
+                layer.name,
+                (
+                    _phase(layer.forward),
+                    _phase(layer.input_gradient),
+                    _phase(layer.weight_gradient),
+                ),
+                _whole(layer.update),
+            )
+            for layer in layers
+        ],
+    )
+
+
+def _phase(phase: Phase) -> TextPhase:
+    collective = phase.collective
+    if collective is None:
+        return TextPhase(_whole(phase.compute), None, 0.0)
+    return TextPhase(_whole(phase.compute), collective.kind, text_size(collective))
+
+
+def _whole(seconds: float) -> float:
+    return max(round(seconds * 1e9), 1) * 1e-9 if seconds else 0.0
 
 
 def _text(header: str, layers: Sequence[TextLayer]) -> str:

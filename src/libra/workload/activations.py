@@ -56,6 +56,10 @@ class ActivationPlan:
         What tensor parallelism leaves whole is split over the sequence.
     recomputation : Recomputation
         What is computed again.
+    distribute_saved_activations : bool
+        A block's input is kept split over the tensor-parallel group, and gathered in the backward
+        pass (``--distribute-saved-activations`` of Megatron-LM; P_a of ZeRO, Rajbhandari et al.
+        2020, arXiv 1910.02054, section 6.1).
     fused_attention : bool
         Attention in one kernel that keeps no scores (FlashAttention), only a float for each row.
     dropout : bool
@@ -71,6 +75,7 @@ class ActivationPlan:
     expert_tp: int = 1
     sequence_parallel: bool = False
     recomputation: Recomputation = Recomputation.NONE
+    distribute_saved_activations: bool = False
     fused_attention: bool = True
     dropout: bool = False
     element: float = 2.0
@@ -93,6 +98,12 @@ class ActivationPlan:
                 f"sequence parallelism splits {self.sequence // self.cp} tokens, got tp = "
                 f"{self.tp}. Use a divisor, or sequence_parallel: false.",
             )
+        if self.sequence_parallel and self.distribute_saved_activations:
+            raise FieldError(
+                "distribute_saved_activations",
+                "sequence parallelism splits them already, got true with sequence_parallel: true. "
+                "Remove one of them.",
+            )
         if not 0 < self.element <= 8:
             raise FieldError(
                 "element", f"must be above 0 and at most 8 bytes, got {self.element}. Correct it."
@@ -107,6 +118,11 @@ class ActivationPlan:
     def whole(self) -> int:
         """What divides tensors that tensor parallelism alone leaves whole."""
         return self.tp if self.sequence_parallel else 1
+
+    @property
+    def saved(self) -> int:
+        """What divides the input of a block as it is kept."""
+        return self.tp if self.distribute_saved_activations else self.whole
 
 
 def _scores(attention: Attention, plan: ActivationPlan) -> float:
@@ -191,8 +207,10 @@ def block_activations(hidden: int, block: Block, plan: ActivationPlan) -> float:
     34.0
     """
     if plan.recomputation is Recomputation.FULL:
-        return plan.tokens * plan.element * hidden / plan.whole
+        return plan.tokens * plan.element * hidden / plan.saved
     size = plan.element * block.norms * hidden / plan.whole
+    if block.norms:
+        size += plan.element * hidden * (1 / plan.saved - 1 / plan.whole)
     attentions = [a for a in (block.attention, block.cross_attention) if a is not None]
     size += sum(_attention(attention, hidden, plan) for attention in attentions)
     if plan.recomputation is Recomputation.NONE:
@@ -219,4 +237,4 @@ def block_working_set(hidden: int, block: Block, plan: ActivationPlan) -> float:
 
 
 def _keeping_all(plan: ActivationPlan) -> ActivationPlan:
-    return replace(plan, recomputation=Recomputation.NONE)
+    return replace(plan, recomputation=Recomputation.NONE, distribute_saved_activations=False)

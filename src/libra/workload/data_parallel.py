@@ -1,34 +1,36 @@
 """Networks that are data parallel: convolutional ones, and DLRM, whose tables are spread out.
 
-Each layer computes its passes on its micro-batch and all-reduces its weight's gradient. DLRM's
-embedding tables lie on all NPUs: an all-to-all brings each sample its vectors, another returns
-their gradients; its perceptrons are data parallel (Naumov et al. 2019, arXiv 1906.00091).
+Each layer computes its passes on a micro-batch; after the last one its weight's gradient is
+all-reduced. DLRM's embedding tables lie on all NPUs: an all-to-all brings each sample its vectors,
+another returns their gradients, for each micro-batch; its perceptrons are data parallel (Naumov et
+al. 2019, arXiv 1906.00091).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-
-import numpy as np
 
 from libra.collectives import Collective, CollectiveKind
 from libra.placement import Group
-from libra.workload.cnn import CNNS
-from libra.workload.compute import Accelerator, operator_times
-from libra.workload.graph import StepGraph
-from libra.workload.layers import Layer, Phase
+from libra.workload.cnn import CNNS, ConvLayer
+from libra.workload.compute import Accelerator
+from libra.workload.graph import StepGraph, begin_with
+from libra.workload.layer_rows import Row, time_rows
+from libra.workload.layers import Layer
 from libra.workload.operators import Operator, OperatorKind
 from libra.workload.schedule import LoopKind, TrainingLoop, build_graph
 from libra.workload.training_plan import TrainingPlan
-from libra.workload.transformer_operators import (
-    OperatorWriter,
-    PhaseOperators,
-    update_operator,
-)
+from libra.workload.transformer_operators import OperatorWriter, PhaseOperators
 
-__all__ = ["DATA_PARALLEL_MODELS", "DataParallelStep", "build_data_parallel_step"]
+__all__ = [
+    "DATA_PARALLEL_MODELS",
+    "DataParallelStep",
+    "build_data_parallel_step",
+    "data_parallel_rows",
+]
 
 DLRM_FEATURES, DLRM_WIDTH = 64, 64
 """Sparse features with one lookup each, and width of a vector, in the size that studies with
@@ -40,14 +42,11 @@ DATA_PARALLEL_MODELS = (*CNNS, "dlrm")
 
 @dataclass(frozen=True)
 class _Made:
-    """A layer's operators, what it holds, and what it exchanges by all-to-all [bytes]."""
+    """A row, its parameters, and what it keeps of a micro-batch for the backward pass [bytes]."""
 
-    name: str
-    operators: PhaseOperators
+    row: Row
     parameters: int
     kept: float
-    exchanged: float = 0.0
-    updated: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +58,8 @@ class DataParallelStep:
     graph : StepGraph
     parameters : int
         Those of every NPU; embedding tables, whose number of rows no one says, are not counted.
+    micro_batches : int
+        Of a step on each NPU.
     flops : float
         Of a step on all NPUs.
     weights, gradients, optimizer, activations : float
@@ -67,6 +68,7 @@ class DataParallelStep:
 
     graph: StepGraph
     parameters: int
+    micro_batches: int
     flops: float
     weights: float
     gradients: float
@@ -88,67 +90,87 @@ def build_data_parallel_step(
     ----------
     name : str
     plan : TrainingPlan
-        Its micro-batch, precisions, compression, and whether gradients overlap, in buckets.
+        Its micro-batches, precisions, compression, and whether gradients overlap, in buckets.
     accelerator : Accelerator
     group : Group
         All NPUs.
     """
-    made = list(_dlrm(plan) if name == "dlrm" else _cnn(name, plan))
-    layers = _layers(made, plan, accelerator, group)
+    made = _made(name, plan, group, vectors=True)
+    layers = time_rows([m.row for m in made], plan, accelerator)
     overlap = plan.overlap.dp
     loop = TrainingLoop(
         LoopKind.GRADIENT_OVERLAP if overlap else LoopKind.NO_OVERLAP, plan.bucket * overlap
     )
-    states, count = plan.memory.states, sum(layer.parameters for layer in made)
+    states, count = plan.memory.states, sum(m.parameters for m in made)
+    batches = plan.memory.micro_batches
     note = ("embedding tables are not counted: their rows are not known",) * (name == "dlrm")
+    graph = build_graph(layers, loop, note=note)
+    if batches > 1:
+        graph = _accumulate(graph, layers, batches - 1)
     return DataParallelStep(
-        build_graph(layers, loop, note=note),
+        graph,
         count,
-        group.size
-        * sum(o.flops for m in made for phase in m.operators.phases()[:3] for o in phase),
+        batches,
+        batches
+        * group.size
+        * sum(o.flops for m in made for phase in m.row.operators.phases()[:3] for o in phase),
         states.weights * count,
         states.gradients * count,
         states.optimizer * count,
-        sum(layer.kept for layer in made),
+        sum(m.kept for m in made),
     )
 
 
-def _layers(
-    made: Sequence[_Made], plan: TrainingPlan, accelerator: Accelerator, group: Group
-) -> list[Layer]:
-    """Layers with their times and collectives; all operators are timed at once."""
-    operators: list[Operator] = []
-    owner: list[int] = []
-    for k, layer in enumerate(made):
-        updated = layer.parameters if layer.updated is None else layer.updated
-        update = [update_operator(updated, plan)] if updated else []
-        for j, found in enumerate((*layer.operators.phases()[:3], update)):
-            operators += found
-            owner += [4 * k + j] * len(found)
-    times = np.bincount(owner, operator_times(operators, accelerator), 4 * len(made))
-    layers = []
-    for layer, (forward, inputs, weights, update_time) in zip(
-        made, times.reshape(-1, 4).tolist(), strict=True
-    ):
-        exchange = reduce = None
-        if layer.exchanged and group.size > 1:
-            exchange = Collective(CollectiveKind.ALL_TO_ALL, layer.exchanged, group)
-        if layer.parameters and group.size > 1:
-            size = layer.parameters * plan.gradient * plan.compression
-            reduce = Collective(CollectiveKind.ALL_REDUCE, size, group)
-        layers.append(
-            Layer(
-                layer.name,
-                Phase(forward, exchange),
-                Phase(inputs, exchange),
-                Phase(weights, reduce),
-                update_time,
-            )
+def data_parallel_rows(
+    name: str, plan: TrainingPlan, group: Group, *, vectors: bool = True
+) -> list[Row]:
+    """Rows of a network of `DATA_PARALLEL_MODELS`, one a layer.
+
+    Parameters
+    ----------
+    name : str
+    plan : TrainingPlan
+        Its micro-batch, precisions and compression.
+    group : Group
+        All NPUs.
+    vectors : bool
+        Batch normalisation and biases count; published workloads count weights alone.
+    """
+    return [m.row for m in _made(name, plan, group, vectors=vectors)]
+
+
+def _made(name: str, plan: TrainingPlan, group: Group, *, vectors: bool) -> list[_Made]:
+    made = list(_dlrm(plan, group) if name == "dlrm" else _cnn(name, plan, vectors=vectors))
+    if group.size == 1:
+        return made
+    each = plan.gradient * plan.compression
+    return [
+        replace(
+            m,
+            row=replace(
+                m.row,
+                weight_gradient=Collective(CollectiveKind.ALL_REDUCE, m.parameters * each, group),
+            ),
         )
-    return layers
+        if m.parameters
+        else m
+        for m in made
+    ]
 
 
-def _cnn(name: str, plan: TrainingPlan) -> Iterator[_Made]:
+def _accumulate(graph: StepGraph, layers: Sequence[Layer], times: int) -> StepGraph:
+    """Graph after so many micro-batches whose gradients are summed up but not reduced.
+
+    What they exchange blocks, as it does in the last one, so that they are one task.
+    """
+    phases = [p for layer in layers for p in (layer.forward, layer.input_gradient)]
+    compute = sum(p.compute for p in phases) + sum(x.weight_gradient.compute for x in layers)
+    exchanged = Counter(p.collective for p in phases if p.collective is not None)
+    counts = [(collective, float(times * n)) for collective, n in exchanged.items()]
+    return begin_with(graph, f"first {times} micro-batches", times * compute, counts)
+
+
+def _cnn(name: str, plan: TrainingPlan, *, vectors: bool) -> Iterator[_Made]:
     run = plan.memory.activations
     for k, layer in enumerate(CNNS[name]()):
         writer = OperatorWriter(plan)
@@ -161,10 +183,16 @@ def _cnn(name: str, plan: TrainingPlan) -> Iterator[_Made]:
             writer.norm("normalisation", rows * layer.outputs)
         if layer.pixels > 1:
             writer.move("activation", 2 * size, 3 * size)
-        yield _Made(layer.name, writer.found, layer.parameters, (1 + layer.norm) * size)
+        count = layer.parameters if vectors else _weights(layer)
+        row = Row(layer.name, writer.found, count)
+        yield _Made(row, count, (1 + layer.norm) * size)
 
 
-def _dlrm(plan: TrainingPlan) -> Iterator[_Made]:
+def _weights(layer: ConvLayer) -> int:
+    return replace(layer, norm=False, bias=False).parameters
+
+
+def _dlrm(plan: TrainingPlan, group: Group) -> Iterator[_Made]:
     run = plan.memory.activations
     values = run.micro_batch * DLRM_FEATURES * DLRM_WIDTH
     size = run.element * values
@@ -172,8 +200,12 @@ def _dlrm(plan: TrainingPlan) -> Iterator[_Made]:
         forward=[Operator(OperatorKind.EMBEDDING, 0.0, size, size, name="lookups")],
         weight_gradient=[Operator(OperatorKind.EMBEDDING, 0.0, 2 * size, size, name="gradients")],
     )
-    exchanged = plan.communication * values
-    yield _Made("embedding", tables, 0, size, exchanged, values)
+    exchange = None
+    if group.size > 1:
+        exchange = Collective(CollectiveKind.ALL_TO_ALL, plan.communication * values, group)
+    # Of the tables the rows that a step looked up are updated, taken as distinct.
+    updated = values * plan.memory.micro_batches
+    yield _Made(Row("embedding", tables, updated, exchange, exchange), 0, size)
     for part, widths in (("bottom", DLRM_BOTTOM), ("top", DLRM_TOP)):
         for k, (inputs, outputs) in enumerate(pairwise(widths)):
             writer = OperatorWriter(plan)
@@ -183,4 +215,4 @@ def _dlrm(plan: TrainingPlan) -> Iterator[_Made]:
                 writer.found.input_gradient.clear()
             made = run.element * run.micro_batch * outputs
             writer.move("activation", 2 * made, 3 * made)
-            yield _Made(name, writer.found, inputs * outputs, made)
+            yield _Made(Row(name, writer.found, inputs * outputs), inputs * outputs, made)

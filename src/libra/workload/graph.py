@@ -16,6 +16,7 @@ __all__ = [
     "GraphBuilder",
     "StepGraph",
     "add_predecessors",
+    "begin_with",
     "chain_graph",
     "predecessor_rows",
     "sum_by_index",
@@ -305,3 +306,38 @@ def add_predecessors(graph: StepGraph, later: Ints, earlier: Ints) -> StepGraph:
         np.concatenate([old, later]), np.concatenate([graph.predecessor, earlier]), graph.tasks
     )
     return replace(graph, predecessor_start=start, predecessor=predecessor)
+
+
+def begin_with(
+    graph: StepGraph, label: str, compute: float, collectives: Sequence[tuple[Collective, float]]
+) -> StepGraph:
+    """Graph with one task before all others.
+
+    Parameters
+    ----------
+    graph : StepGraph
+        With all its tasks on the same NPU.
+    label : str
+        What a person calls the task.
+    compute : float
+        Its fixed time [s].
+    collectives : sequence of (Collective, float)
+        What it communicates, and how often.
+    """
+    assert graph.places is None
+    kinds, index = distinct([*graph.collectives, *(c for c, _ in collectives)])
+    first = np.diff(graph.predecessor_start) == 0
+    mine = len(graph.collectives)
+    return replace(
+        graph,
+        fixed=np.concatenate([[compute], graph.fixed]),
+        collectives=kinds,
+        count_start=np.concatenate([[0], graph.count_start + len(collectives)]),
+        count_index=np.concatenate([index[mine:], index[:mine][graph.count_index]]),
+        count_value=np.concatenate([[n for _, n in collectives], graph.count_value]),
+        predecessor_start=np.concatenate(
+            [[0, 0], np.cumsum(np.diff(graph.predecessor_start) + first)]
+        ),
+        predecessor=np.insert(graph.predecessor + 1, graph.predecessor_start[:-1][first], 0),
+        labels=(label, *graph.labels) if graph.labels else (),
+    )

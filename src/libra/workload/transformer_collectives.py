@@ -18,7 +18,15 @@ from libra.workload.blocks import Attention, Block, MixtureOfExperts
 from libra.workload.model import Model
 from libra.workload.training_plan import ContextExchange, TrainingPlan
 
-__all__ = ["Counts", "PhaseCollectives", "block_collectives", "gradient_counts", "weight_counts"]
+__all__ = [
+    "Counts",
+    "Groups",
+    "PhaseCollectives",
+    "add_tensor",
+    "block_collectives",
+    "gradient_counts",
+    "weight_counts",
+]
 
 Counts = tuple[tuple[Collective, float], ...]
 Groups = Mapping[str, Group]
@@ -63,6 +71,9 @@ def block_collectives(
     if block.parallel and pairs == 2:
         pairs = 1
     add_tensor(found, plan, groups, size, pairs)
+    if run.distribute_saved_activations and run.tp > 1:
+        saved = Collective(CollectiveKind.ALL_GATHER, size, groups["tp"])
+        found.backward.append(("tp", saved, 1.0))
     for attention in attentions:
         _add_context(found, attention, plan, groups)
     if mixture is not None:

@@ -13,7 +13,6 @@ gradients, to the NPU's share of it after they were reduced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from libra.workload.activations import Recomputation
@@ -25,7 +24,6 @@ from libra.workload.blocks import (
     QueryKeyNorm,
     mean_keys,
 )
-from libra.workload.memory import npu_block_parameters
 from libra.workload.model import LayerKind, Model
 from libra.workload.operators import Operator, OperatorKind, Precision
 from libra.workload.training_plan import TrainingPlan
@@ -34,6 +32,7 @@ __all__ = [
     "OperatorWriter",
     "PhaseOperators",
     "block_operators",
+    "block_sections",
     "head_operators",
     "input_operators",
     "update_operator",
@@ -75,6 +74,28 @@ class OperatorWriter:
         self.plan, self.run = plan, plan.memory.activations
         self.found = PhaseOperators()
         self.core: list[Operator] = []
+        self.begun: list[tuple[str, tuple[int, ...]]] = []
+
+    def begin(self, name: str) -> None:
+        """Begin a section: what is written from here on, up to the next one."""
+        self.begun.append((name, tuple(len(phase) for phase in self.found.phases())))
+
+    def sections(self) -> list[tuple[str, PhaseOperators]]:
+        """Operators of each section; what the backward pass computes again is in none."""
+        ends = [start for _, start in self.begun[1:]]
+        ends.append(tuple(len(phase) for phase in self.found.phases()))
+        return [
+            (
+                name,
+                PhaseOperators(
+                    *(
+                        phase[a:b]
+                        for phase, a, b in zip(self.found.phases(), start, end, strict=True)
+                    )
+                ),
+            )
+            for (name, start), end in zip(self.begun, ends, strict=True)
+        ]
 
     def product(self, name: str, m: float, n: float, k: float, groups: int = 1) -> None:
         """A linear layer's three products; `groups` of them in one kernel."""
@@ -158,6 +179,7 @@ class OperatorWriter:
             self._fused(attention, queries, keys + values)
         else:
             self._unfused(attention)
+        self.begin("attention_output")
         self.product("attention output", tokens, hidden, attention.output_width / run.tp)
 
     def _compress(self, attention: Attention, hidden: int) -> None:
@@ -254,6 +276,7 @@ class OperatorWriter:
         self.product("up", tokens, ways * width, hidden)
         size = self.run.element * tokens * width
         self.move("activation", (ways + 1) * size, (2 * ways + 1) * size)
+        self.begin("feed_forward_output")
         self.product("down", tokens, hidden, width)
 
     def experts(self, mixture: MixtureOfExperts, hidden: int) -> None:
@@ -301,14 +324,41 @@ def block_operators(
     rotary : bool
         Queries and keys are turned by their positions.
     """
+    run = plan.memory.activations
+    writer = _write_block(model, block, plan, rotary=rotary)
+    found = writer.found
+    if run.recomputation is Recomputation.FULL:
+        found.recomputation = list(found.forward)
+    elif run.recomputation is Recomputation.SELECTIVE and not run.fused_attention:
+        found.recomputation = list(writer.core)
+    return found
+
+
+def block_sections(
+    model: Model, block: Block, plan: TrainingPlan, *, rotary: bool = False
+) -> list[tuple[str, PhaseOperators]]:
+    """Operators of a block on one NPU, cut before each matrix or pair of them.
+
+    Returns
+    -------
+    list of (str, PhaseOperators)
+        ``attention`` (queries, keys and values, scores) and ``attention_output``, ``feed_forward``
+        and ``feed_forward_output``, in the order of the forward pass; without recomputation.
+    """
+    return _write_block(model, block, plan, rotary=rotary).sections()
+
+
+def _write_block(model: Model, block: Block, plan: TrainingPlan, *, rotary: bool) -> OperatorWriter:
     writer, run = OperatorWriter(plan), plan.memory.activations
     whole = run.tokens * model.hidden / run.whole
     attentions = [a for a in (block.attention, block.cross_attention) if a is not None]
     for attention in attentions:
+        writer.begin("attention")
         writer.norm("norm", whole)
         writer.attention(attention, model.hidden, rotary=rotary)
         writer.add_residual("residual", whole)
     if block.feed_forward is not None:
+        writer.begin("feed_forward")
         if not (block.parallel and block.norms == 1 and attentions):
             writer.norm("norm", whole)
         if isinstance(block.feed_forward, MixtureOfExperts):
@@ -319,12 +369,7 @@ def block_operators(
         writer.add_residual("residual", whole)
     for _ in range(block.norms - len(attentions) - 1):
         writer.norm("norm", whole)
-    found = writer.found
-    if run.recomputation is Recomputation.FULL:
-        found.recomputation = list(found.forward)
-    elif run.recomputation is Recomputation.SELECTIVE and not run.fused_attention:
-        found.recomputation = list(writer.core)
-    return found
+    return writer
 
 
 def input_operators(model: Model, plan: TrainingPlan) -> PhaseOperators:
@@ -385,14 +430,3 @@ def update_operator(parameters: float, plan: TrainingPlan) -> Operator:
     return Operator(
         OperatorKind.OPTIMIZER, 0.0, read * parameters, written * parameters, name="optimiser"
     )
-
-
-def updated_parameters(model: Model, blocks: Iterator[Block], plan: TrainingPlan) -> float:
-    """Parameters of blocks that one NPU updates: all that it holds, or its share with ZeRO."""
-    total, memory = 0.0, plan.memory
-    for block in blocks:
-        dense, expert = npu_block_parameters(model, block, memory)
-        if memory.zero:
-            dense, expert = dense / memory.replicas, expert / memory.expert_replicas
-        total += dense + expert
-    return total
