@@ -11,7 +11,7 @@ A page's blocks run in order, in one folder:
 ``python``
     Runs in one namespace for the page. A ``text title="prints"`` below it is what it prints.
 ``yaml``, ``json``, ``csv``
-    With a title, a file of that name, which another block must use. Without, a complete design is
+    With a title, a file of that name: of the repository, or one that another block uses. Without, a complete design is
     solved, a space checked, anything else put into a design.
 ``text``
     Is not run, and looks it.
@@ -22,12 +22,14 @@ import io
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from chakra_helpers import ALL_REDUCE, collective, compute, stream
 from typer.testing import CliRunner
 
 import libra
@@ -36,6 +38,7 @@ from libra.cli import app
 from libra.explore.explorer import Explorer
 from libra.explore.space import load_space
 from libra.json_schema import design_schema, space_schema
+from libra.presets import example_folder
 from libra.schema import FORMS
 from libra.yaml_source import read_yaml
 
@@ -117,6 +120,31 @@ def matches(shown, printed):
     return bool(printed) and shown[0] == printed[0] and matches(shown[1:], printed[1:])
 
 
+GROUPS = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
+
+
+def trace_of(npu):
+    """A forward pass with tensor parallelism, a backward pass, and the gradients' all-reduce."""
+    return [
+        compute(0, 100),
+        collective(1, ALL_REDUCE, 1 << 22, [0], pg_name=str(1 + npu // 4)),
+        compute(2, 60, [1]),
+        collective(3, ALL_REDUCE, 1 << 20, [2]),
+    ]
+
+
+def fill_folder(folder):
+    """Put example designs, their workloads, the case studies and recorded traces into a folder."""
+    shutil.copytree(ROOT / "studies", folder / "studies")
+    shutil.copytree(example_folder(), folder / "my-design")
+    shutil.copytree(example_folder() / "workloads", folder / "workloads")
+    traces = folder / "traces"
+    traces.mkdir()
+    (traces / "groups.json").write_text(json.dumps(GROUPS))
+    for npu in range(8):
+        (traces / f"w.{npu}.et").write_bytes(stream(trace_of(npu)))
+
+
 class PageRun:
     """Runs the blocks of a page in the current folder."""
 
@@ -124,10 +152,13 @@ class PageRun:
         self.blocks = blocks
         self.names = {"__name__": "__main__"}
         self.status = 0
-        self.files = set()
+        self.mismatch = None
+        """Called with block, shown and printed text where they differ, in the place of failing."""
 
     def run(self):
         """Run all blocks."""
+        if any("$ libra new my-design" in block.text for block in self.blocks):
+            shutil.rmtree("my-design")
         for k, block in enumerate(self.blocks):
             assert block.language in LANGUAGES, f"{block}: {block.language!r} is no {LANGUAGES}"
             after = self.blocks[k + 1] if k + 1 < len(self.blocks) else None
@@ -139,6 +170,10 @@ class PageRun:
     def write(self, block, later):
         """Write a titled block to its file, which a later block must use."""
         path = Path(block.title)
+        if (ROOT / path).is_file():
+            own = (ROOT / path).read_text("utf-8")
+            assert own.strip() == block.text.strip(), f"{block}: is not what {path} holds"
+            return
         used = [b for b in later if b.language in ("console", "python", "yaml", "csv")]
         assert any(block.title in b.text for b in used), f"{block}: nothing uses {block.title}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -213,6 +248,9 @@ class PageRun:
     def compare(self, block, shown, printed):
         """Fail unless what is shown is what was printed."""
         if not matches(comparable(shown), comparable(printed)):
+            if self.mismatch is not None:
+                self.mismatch(block, shown, printed)
+                return
             sys.stdout.write(printed)
             assert comparable(printed) == comparable(shown), f"{block}: prints something else"
 

@@ -1,13 +1,10 @@
 """README and documentation: every command, file and piece of Python in them runs."""
 
-import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from chakra_helpers import ALL_REDUCE, collective, compute, stream
-from docs_blocks import LANGUAGES, PageRun, indented_code, read_blocks
+from docs_blocks import LANGUAGES, PageRun, fill_folder, indented_code, read_blocks
 from typer.main import get_command
 
 from libra.cli import app
@@ -27,38 +24,15 @@ def name_of(page):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the example designs and workloads, the case studies, and recorded traces."""
+    """A folder with what the pages take for granted."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "studies", tmp_path / "studies")
-    shutil.copytree(example_folder(), tmp_path / "my-design")
-    shutil.copytree(example_folder() / "workloads", tmp_path / "workloads")
-    traces = tmp_path / "traces"
-    traces.mkdir()
-    (traces / "groups.json").write_text(json.dumps(GROUPS))
-    for npu in range(8):
-        (traces / f"w.{npu}.et").write_bytes(stream(trace_of(npu)))
+    fill_folder(tmp_path)
     return tmp_path
-
-
-GROUPS = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
-
-
-def trace_of(npu):
-    """A forward pass with tensor parallelism, a backward pass, and the gradients' all-reduce."""
-    return [
-        compute(0, 100),
-        collective(1, ALL_REDUCE, 1 << 22, [0], pg_name=str(1 + npu // 4)),
-        compute(2, 60, [1]),
-        collective(3, ALL_REDUCE, 1 << 20, [2]),
-    ]
 
 
 @pytest.mark.parametrize("page", RUN, ids=name_of)
 def test_blocks_of_a_page_run_and_print_what_they_show(page, folder):
-    blocks = read_blocks(page, ROOT)
-    if any("$ libra new my-design" in b.text for b in blocks):
-        shutil.rmtree(folder / "my-design")
-    PageRun(blocks).run()
+    PageRun(read_blocks(page, ROOT)).run()
     if page.name == "plots.md":
         pictures = set(re.findall(r"\(assets/plots/(\S+)\)", page.read_text("utf-8")))
         assert pictures == {path.name for path in Path().glob("*.svg")}

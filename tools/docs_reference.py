@@ -205,6 +205,8 @@ def _type(schema: Schema, definitions: Mapping[str, Schema]) -> str:
 
 def _simple_type(schema: Schema, definitions: Mapping[str, Schema]) -> str:
     kind = schema.get("type")
+    if schema.get("pattern") == r"\.ya?ml$":
+        return "a YAML file"
     if "examples" in schema and "pattern" in schema:
         name = schema.get("title", "A number with its unit").partition(",")[0]
         return f"{name[0].lower()}{name[1:]}, e.g. `{schema['examples'][0]}`"

@@ -53,10 +53,11 @@ _WORDS: Mapping[str, str] = {
     "chakra": "How to read a Chakra trace.",
     "compute_speed": "How many times as fast as in the trace the NPU computes; 1 if left out.",
     "model": "A name of `libra presets models`, or the path of a config.json.",
-    "accelerator": "A name of `libra presets accelerators`, or a mapping.",
+    "accelerator": "A name of `libra presets accelerators`, a YAML file, or a mapping.",
     "batch": "Sequences of a step, of a micro-batch, and their length.",
     "precision": "A number format, or formats by what they are for.",
     "recomputation": "Which activations the backward pass computes again; none if left out.",
+    "distribute_saved_activations": "What recomputation keeps is split over tp; false if left out.",
     "fused_attention": "One kernel that keeps no scores; true if left out.",
     "dropout": "Masks are kept and read; false if left out.",
     "capacity": "Tokens an expert computes for each that balanced routing sends; 1 if left out.",
@@ -225,7 +226,8 @@ def _add_short_forms(
         "anyOf": [{"enum": with_bandwidths}, {"$ref": "#/definitions/Cluster"}],
     }
     presets = {"enum": list(load_presets("accelerators"))}
-    definitions["_accelerator"] = {"anyOf": [presets, accelerator]}
+    file = {"type": "string", "pattern": r"\.ya?ml$", "examples": ["own.yaml"]}
+    definitions["_accelerator"] = {"anyOf": [presets, file, accelerator]}
 
 
 def _widen_to_alternatives(definitions: dict[str, Schema]) -> None:
