@@ -1,5 +1,7 @@
 """README and documentation: every command, file and piece of Python in them runs."""
 
+import contextlib
+import importlib
 import re
 from pathlib import Path
 
@@ -49,6 +51,42 @@ def test_no_page_has_what_is_not_run_in_another_guise():
     """HTML could show code that nothing runs."""
     for page in PAGES:
         assert not re.search(r"<(pre|code)\b", page.read_text("utf-8")), page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_a_page_names_is_there(page):
+    """Modules, functions, tests and files that stand between backticks."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for name in re.findall(r"`(libra(?:\.\w+)+)`", text):
+        assert resolved(name), name
+    paths = re.findall(r"`((?:benchmarks|docs|src|studies|tests|tools)/[\w./-]+)`", text)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    known = "".join(p.read_text("utf-8") for p in (ROOT / "tests").glob("test_*.py"))
+    tests = re.findall(r"`(test_\w+)`", text)
+    assert [name for name in tests if f"def {name}(" not in known] == []
+
+
+def resolved(name):
+    """Whether a dotted name leads to a module, or to something in one."""
+    words = name.split(".")
+    for k in range(len(words), 0, -1):
+        with contextlib.suppress(ImportError):
+            found = importlib.import_module(".".join(words[:k]))
+            for word in words[k:]:
+                if not hasattr(found, word):
+                    return False
+                found = getattr(found, word)
+            return True
+    return False
+
+
+def test_modules_that_contributing_names_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    names = set(re.findall(r"`([\w/]+\.(?:py|js|html|proto))`", text))
+    folders = ("", "src/libra", "src/libra/formats", "src/libra/report")
+    found = {n for n in names if any((ROOT / folder / n).is_file() for folder in folders)}
+    assert names - found == set()
+    assert len(names) > 15
 
 
 def test_the_documentation_lists_every_command():
