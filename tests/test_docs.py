@@ -60,7 +60,7 @@ def test_what_a_page_names_is_there(page):
     for name in re.findall(r"`(libra(?:\.\w+)+)`", text):
         assert resolved(name), name
     paths = re.findall(r"`((?:benchmarks|docs|src|studies|tests|tools)/[\w./-]+)`", text)
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert [p for p in paths if not ((ROOT / p).exists() or "NAME" in p)] == []
     known = "".join(p.read_text("utf-8") for p in (ROOT / "tests").glob("test_*.py"))
     tests = re.findall(r"`(test_\w+)`", text)
     assert [name for name in tests if f"def {name}(" not in known] == []
@@ -85,7 +85,7 @@ def test_modules_that_contributing_names_are_there():
     names = set(re.findall(r"`([\w/]+\.(?:py|js|html|proto))`", text))
     folders = ("", "src/libra", "src/libra/formats", "src/libra/report")
     found = {n for n in names if any((ROOT / folder / n).is_file() for folder in folders)}
-    assert names - found == set()
+    assert names - found <= {"study.py"}  # one in each folder of a case study
     assert len(names) > 15
 
 

@@ -74,21 +74,22 @@ def _likeness(one: Sequence[str], other: Sequence[str]) -> float:
 def renew_page(page: Path) -> bool:
     """Renew a page; whether it changed."""
     text = page.read_text("utf-8")
-    changes: list[tuple[str, str]] = []
+    changes: list[tuple[str, str, str]] = []
 
     def note(block: docs_blocks.Block, shown: str, printed: str) -> None:
         if re.fullmatch(r"\d+", shown.strip()):
             print(f"{block}: ends with {printed.strip()}, shows {shown.strip()}: mend the page")
         else:
-            changes.append((shown, renewed(shown, printed)))
+            changes.append((block.text, shown, renewed(shown, printed)))
 
     run = docs_blocks.PageRun(docs_blocks.read_blocks(page, ROOT))
     run.mismatch = note
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         docs_blocks.fill_folder(Path(name))
         run.run()
-    for shown, new in changes:
-        text = text.replace(shown.rstrip("\n"), new.rstrip("\n"), 1)
+    for block_text, shown, new in changes:
+        at = text.index(block_text.partition("\n")[0])
+        text = text[:at] + text[at:].replace(f"\n{shown.rstrip()}\n", f"\n{new.rstrip()}\n", 1)
     page.write_text(text, "utf-8")
     return bool(changes)
 
