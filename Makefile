@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs studies benchmark benchmark-once clean
+.PHONY: demo test lint docs studies benchmark benchmark-once benchmark-page clean
 
 # Compiling once lets the modules load faster at every start, whatever the shell's settings.
 demo: $(VENV)/.installed
@@ -24,17 +24,21 @@ lint: $(VENV)/.checked
 	$(BIN)/mypy
 
 docs: $(VENV)/.checked
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Computes the numbers of docs/studies again: `make studies`, or `make studies NAMES=part-prices`.
 studies: $(VENV)/.installed
 	$(BIN)/python studies/run.py $(NAMES)
 
-benchmark: $(VENV)/.tested
+benchmark: $(VENV)/.measured
 	$(BIN)/python benchmarks/run.py
 
-benchmark-once: $(VENV)/.tested
+benchmark-once: $(VENV)/.measured
 	$(BIN)/python benchmarks/run.py --once
+
+# On a quiet machine: docs/performance.md from a run of this machine.
+benchmark-page: benchmark
+	$(BIN)/python benchmarks/run.py --page build/benchmark.json
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("libra needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -50,6 +54,10 @@ $(VENV)/.tested: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.checked: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install $(QUIET) -e '.[test,lint,docs]'
+	touch $@ $(VENV)/.tested $(VENV)/.installed
+
+$(VENV)/.measured: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install $(QUIET) -e '.[test,bench]'
 	touch $@ $(VENV)/.tested $(VENV)/.installed
 
 clean:

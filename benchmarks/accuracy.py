@@ -310,7 +310,7 @@ def _collective(kind: CollectiveKind | None, size: float, group: Group) -> Colle
 
 def training_table() -> Iterator[str]:
     """Errors by loop, workload, network and treatment of fully connected blocks."""
-    errors: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+    errors: dict[tuple[str, str, str, str], list[tuple[float, float]]] = defaultdict(list)
     skipped = 0
     for row in rows_of("training.csv"):
         if row["inter_dim_sched"] != "baseline":

@@ -15,6 +15,7 @@ from __future__ import annotations
 import html
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,7 @@ def load_study(name: str) -> ModuleType:
         known = ", ".join(study_names())
         raise InputError(f"there is no such study, got {name!r}. Name one of {known}.")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 

@@ -168,7 +168,7 @@ class PageRun:
                 getattr(self, f"run_{block.language}")(block, after)
 
     def write(self, block, later):
-        """Write a titled block to its file, which a later block must use."""
+        """Write a titled block to its file, which a later block must use, or compare it with it."""
         path = Path(block.title)
         if (ROOT / path).is_file():
             own = (ROOT / path).read_text("utf-8")

@@ -185,4 +185,4 @@ def test_scaling_the_path_and_piece_multipliers_changes_nothing(seed):
 
 def test_large_multipliers_do_not_overflow():
     huge = np.array([1e200])
-    assert _least(huge, np.eye(1), huge, huge, np.array([np.inf])) == pytest.approx(2e200)
+    assert _least(huge, np.eye(1), huge[None], huge, np.array([np.inf])) == pytest.approx(2e200)

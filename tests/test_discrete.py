@@ -12,9 +12,12 @@ from libra.choices import Choice
 from libra.collectives import Algorithm, CollectiveModel, Contention
 from libra.cost import PartPrices, PriceList
 from libra.design import time_design
-from libra.errors import InfeasibleError
+from libra.errors import InfeasibleError, SolverError
+from libra.evaluate import evaluate_design
+from libra.explain import explain_result
 from libra.network import Dimension, Network
 from libra.optimize import best_alone, optimize_design
+from libra.search import Optimum, minimise
 from libra.time_limits import TimeLimit
 from libra.timing import critical_path
 
@@ -168,6 +171,32 @@ def test_lanes_beside_free_bandwidths(seed):
     assert found.bandwidth[0] / (10 * GB) == pytest.approx(round(found.bandwidth[0] / (10 * GB)))
 
 
+def one_dimension_in_lanes(rows):
+    free = network("RI(4)_SW(4)_SW(4)")
+    first = Dimension(free.dimensions[0].topology, 4, "a", lane=10 * GB, max_lanes=5)
+    graph = chain(collective("all-reduce", 2e9, (4, 4, 4)), compute=0.1)
+    return design(Network((first, *free.dimensions[1:])), graph, rows, [3.0, 5.0, 9.0])
+
+
+def test_a_failed_search_beside_some_lanes_is_not_taken_for_none(monkeypatch):
+    """A solver that gives up must end in its own error, not in the best of the other lanes."""
+
+    def gives_up(search, goal, **settings):
+        pinned = search.program.rows.equal
+        found = minimise(search, goal, **settings)
+        return Optimum(found.bandwidth, np.inf, -np.inf) if pinned else found
+
+    monkeypatch.setattr("libra.discrete.minimise", gives_up)
+    with pytest.raises(SolverError, match="relative gap of inf"):
+        optimize_design(one_dimension_in_lanes(["total <= 120 GB/s"]))
+
+
+def test_lanes_that_leave_nothing_for_the_others_are_none():
+    rows = ["total <= 20 GB/s", "total >= 10 GB/s"]
+    found = optimize_design(one_dimension_in_lanes(rows))
+    assert found.bandwidth[0] == 10 * GB
+
+
 def test_bound_is_never_above_any_choices():
     rng = default_rng(5)
     for seed in range(20):
@@ -240,4 +269,13 @@ def test_a_step_of_a_price_that_no_choice_reaches():
     parts = PartPrices(steps, steps, steps)
     d = design(net, chain(collective("all-reduce", 1e9, (4, 8))))
     d = dataclasses.replace(d, prices=PriceList({"a": parts, "b": parts}))
-    assert optimize_design(d).bandwidth == pytest.approx([40 * GB, 40 * GB])
+    most = evaluate_design(d, [40 * GB, 40 * GB]).step_time
+    assert optimize_design(d).step_time == pytest.approx(most, rel=1e-9)
+
+
+def test_given_bandwidths_between_lanes_are_said_to_be():
+    d = one_dimension_in_lanes(["total <= 120 GB/s"])
+    said = explain_result(evaluate_design(d, [33 * GB, 7 * GB, 5 * GB]))
+    text = "cannot be built with 33 GB/s: its lanes and parts come next to it at 30 and 40 GB/s."
+    assert [line for line in said if "built" in line] == [f"{d.network.names[0]} {text}"]
+    assert not [x for x in explain_result(evaluate_design(d, [30 * GB, 7e9, 5e9])) if "built" in x]

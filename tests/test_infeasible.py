@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import highspy
 import numpy as np
 import pytest
 from helpers import GB, chain, collective, design, network, random_network
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from libra.constraints import parse_constraint
-from libra.errors import FieldError, InfeasibleError, UnboundedError
+from libra.errors import FieldError, InfeasibleError, SolverError, UnboundedError
 from libra.feasibility import smallest_conflict
+from libra.linear import solve_linear
 from libra.optimize import optimize_design
 
 seeds = st.integers(0, 2**32 - 1)
@@ -270,3 +272,10 @@ t.optimize_design(t.design(t.NET, t.ALL, ["a <= 5 GB/s", "b <= a", "c <= b + 1 G
         timeout=60,
     )
     assert done.stdout == ""
+
+
+def test_a_linear_solver_that_gives_up_is_not_taken_for_no_answer(monkeypatch):
+    ended = highspy.HighsModelStatus.kIterationLimit
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: ended)
+    with pytest.raises(SolverError, match="the linear solver stopped: Iteration limit"):
+        solve_linear(np.ones(1), np.ones((1, 1)), np.zeros(1), np.ones(1))

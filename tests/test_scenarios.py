@@ -13,7 +13,7 @@ from numpy.random import default_rng
 from libra.check import summarize_design
 from libra.choices import Choice
 from libra.design import Robustness, Scenario, time_design
-from libra.errors import InfeasibleError, InputError
+from libra.errors import InfeasibleError, InputError, UnboundedError
 from libra.evaluate import evaluate_design
 from libra.load import load_design
 from libra.network import Network
@@ -376,3 +376,34 @@ def test_check_shows_parts_limits_and_scenarios(tmp_path):
         "worst over as is (25.0%), slow (75.0%)",
     ):
         assert part in text
+
+
+def write_design(folder, rows, scenarios):
+    (folder / "w.txt").write_text(TRACE)
+    path = folder / "d.yaml"
+    path.write_text(BASE.replace("[total <= 100 GB/s]", rows) + scenarios)
+    return load_design(path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "setting", "error", "message"),
+    [
+        (
+            "[total <= 100 GB/s, pod >= 50 GB/s]",
+            "constraints.total: 40 GB/s",
+            InfeasibleError,
+            "infeasible in scenario 'tight': these constraints cannot hold together",
+        ),
+        (
+            "[node <= 100 GB/s, pod <= 50 GB/s]",
+            "constraints: [node <= 4 GB/s]",
+            UnboundedError,
+            "unbounded in scenario 'tight': nothing limits pod",
+        ),
+    ],
+)
+def test_a_scenario_without_optimum_is_named(tmp_path, rows, setting, error, message):
+    cases = f"scenarios:\n  - {{name: fine}}\n  - {{name: tight, set: {{{setting}}}}}\n"
+    with pytest.raises(error) as caught:
+        optimize_design(write_design(tmp_path, rows, cases))
+    assert str(caught.value).startswith(message)

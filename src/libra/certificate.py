@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from libra.program import Cut, Goal, Program, Rows
 
-__all__ = ["Multipliers", "certified_bound", "shared_out", "supporting_sum"]
+__all__ = ["Multipliers", "certified_bound", "certified_floors", "shared_out", "supporting_sum"]
 
 Floats = NDArray[np.float64]
 
@@ -81,25 +81,91 @@ def certified_bound(
     float
         The bound at the head of this module.
     """
+    support = _support(program, cuts, goal, multipliers, known)
+    return min(support.constant + float(support.least.max()), known)
+
+
+def certified_floors(
+    program: Program,
+    cuts: Sequence[Cut],
+    goal: Goal,
+    multipliers: Multipliers,
+    choices: Floats,
+    decided: NDArray[np.bool_],
+    beyond: Floats,
+) -> Floats:
+    """Lower bounds of the objective that multipliers prove for each choice of some columns.
+
+    Where a choice gives some columns the bandwidths x, the terms a_f / (H_f . B) of forms on these
+    columns alone are a_f / (H_f . x), and what the columns cost is g . x, not the least of both.
+    The bounds are infinite where a choice leaves a needed form without bandwidth.
+
+    Parameters
+    ----------
+    program, cuts, goal, multipliers
+        As for `certified_bound`.
+    choices : ndarray, shape (choices, columns)
+        Bandwidths that each gives the columns it decides; 0 in the others [bytes/s].
+    decided : ndarray of bool, shape (choices, columns)
+        Which columns each decides.
+    beyond : ndarray, shape (choices, rows)
+        What each adds to the left sides of the rows above the columns' own [bytes/s].
+
+    Returns
+    -------
+    ndarray, shape (choices,)
+    """
+    support = _support(program, cuts, goal, multipliers, np.inf)
+    forms, load = program.terms.forms, support.load
+    k = int(support.least.argmax())
+    u, constant = support.choices[k], support.constant + support.least[k]
+    rest = np.maximum(support.gradient - u @ forms, 0.0)
+    alone = ~((forms > 0).astype(np.float64) @ ~decided.T).T.astype(np.bool_)
+    reached = choices @ forms.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact = np.where(load > 0, load / reached, 0.0)
+    more = exact - 2 * np.sqrt(load) * np.sqrt(u) + u * reached
+    floors: Floats = constant + np.where(alone, more, 0.0).sum(axis=1) + choices @ rest
+    return floors + beyond @ support.rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Support:
+    """``objective >= constant + sum_f load_f / (H_f . B) + gradient . B`` for all B in the rows.
+
+    `rows` are the rows' multipliers, `choices` some choices of u, one a row, and `least` what each
+    proves of the part that depends on B.
+    """
+
+    constant: float
+    load: Floats
+    gradient: Floats
+    rows: Floats
+    choices: Floats
+    least: Floats
+
+
+def _support(
+    program: Program, cuts: Sequence[Cut], goal: Goal, multipliers: Multipliers, known: float
+) -> _Support:
     price = goal.price
     with np.errstate(divide="ignore", invalid="ignore"):
         limit = np.minimum(program.rows.largest, np.where(price > 0, known / price, np.inf))
     y = _without_free_rows(program.rows, price, multipliers.rows, limit)
     weights, relief = combined_weights(goal, multipliers)
     constant, load = supporting_sum(program, cuts, weights, multipliers)
-    constant -= relief
-    constant -= float(y @ program.rows.bound)
+    constant -= relief + float(y @ program.rows.bound)
     gradient = price + program.rows.matrix.T @ y
     forms = program.terms.forms
-    bound = max(
-        _least(gradient, forms, u, load, limit)
-        for u in (
+    choices = np.stack(
+        [
             shared_out(gradient, forms, load),
             _fitted(gradient, forms, multipliers.forms),
             multipliers.forms,
-        )
+        ]
     )
-    return min(constant + bound, known)
+    least = _least(gradient, forms, choices, load, limit)
+    return _Support(constant, load, gradient, y, choices, least)
 
 
 def combined_weights(goal: Goal, multipliers: Multipliers) -> tuple[Floats, float]:
@@ -108,12 +174,13 @@ def combined_weights(goal: Goal, multipliers: Multipliers) -> tuple[Floats, floa
     A limit T_w <= l_w adds its multiplier nu_w to the weights and nu_w l_w to r; the largest
     sum z >= ratios_g . T adds omega_g ratios_g, scaled so that sum_g omega_g = 1.
     """
-    limited = np.isfinite(goal.limits)
-    nu = np.where(limited, multipliers.limits, 0.0)
-    weights = goal.weights + nu
+    limited = goal.limited
+    nu = multipliers.limits[limited]
+    weights = goal.weights.copy()
+    weights[limited] += nu
     if goal.ratios is not None:
         weights = weights + _shares(multipliers.groups, 1.0) @ goal.ratios
-    return weights, float(nu[limited] @ goal.limits[limited])
+    return weights, float(nu @ goal.limits[limited])
 
 
 def supporting_sum(
@@ -122,30 +189,31 @@ def supporting_sum(
     """C and a with ``weights . T(B) >= c + sum_f a_f / (H_f . B)`` for all B."""
     terms = program.terms
     constant, counts = 0.0, np.zeros(terms.collectives)
-    owner = np.array([cut.workload for cut in cuts])
-    for w in np.flatnonzero(weights):
-        mine = np.flatnonzero(owner == w)
+    for w in np.flatnonzero(weights).tolist():
+        mine = [k for k, cut in enumerate(cuts) if cut.workload == w]
         share = _shares(multipliers.cuts[mine], float(weights[w]))
-        for k, part in zip(mine, share, strict=True):
-            cut = cuts[int(k)]
-            constant += float(part) * cut.fixed
-            counts[program.first[w] : program.first[w + 1]] += part * cut.counts
-    weight_of = np.zeros(len(terms.alpha))
-    for j in np.flatnonzero(counts > 0):
-        span = slice(terms.start[j], terms.start[j + 1])
-        weight_of[span] = _shares(multipliers.pieces[span], float(counts[j]))
-    constant += float(weight_of @ terms.alpha)
-    return constant, weight_of @ terms.coefficient
+        for k, part in zip(mine, share.tolist(), strict=True):
+            constant += part * cuts[k].fixed
+            counts[program.first[w] : program.first[w + 1]] += part * cuts[k].counts
+    if not counts.any():
+        return constant, np.zeros(len(terms.forms))
+    pieces = np.diff(terms.start)
+    total = np.add.reduceat(multipliers.pieces, terms.start[:-1])
+    chosen = np.repeat(total > 0, pieces)
+    among = np.where(chosen, multipliers.pieces, 1.0)
+    weight_of = among * np.repeat(counts / np.where(total > 0, total, pieces), pieces)
+    return constant + float(weight_of @ terms.alpha), weight_of @ terms.coefficient
 
 
-def _least(gradient: Floats, forms: Floats, u: Floats, load: Floats, limit: Floats) -> float:
-    """Lower bound of ``sum_f a_f / (H_f . B) + g . B`` for 0 <= B <= limit that u >= 0 proves."""
-    rest = gradient - u @ forms
-    negative = rest < 0
-    least = float(2 * (np.sqrt(load) * np.sqrt(u)).sum())  # load * u may overflow
-    if negative.any():
-        least += float(rest[negative] @ limit[negative])
-    return least
+def _least(gradient: Floats, forms: Floats, choices: Floats, load: Floats, limit: Floats) -> Floats:
+    """Lower bounds of ``sum_f a_f / (H_f . B) + g . B`` for 0 <= B <= limit.
+
+    Each is what a choice of u >= 0 proves, of which there is one a row of `choices`.
+    """
+    rest = gradient - choices @ forms
+    least = 2 * np.sqrt(choices) @ np.sqrt(load)  # load * u may overflow
+    bounds: Floats = least + (rest * np.where(rest < 0, limit, 0.0)).sum(axis=1)
+    return bounds
 
 
 def _without_free_rows(rows: Rows, price: Floats, y: Floats, limit: Floats) -> Floats:
@@ -155,8 +223,10 @@ def _without_free_rows(rows: Rows, price: Floats, y: Floats, limit: Floats) -> F
     a trace, which would prove nothing. The multipliers that make it negative are scaled down to
     what there is to pay with.
     """
-    y = y.copy()
     free = np.flatnonzero(np.isinf(limit))
+    if not len(free):
+        return y
+    y = y.copy()
     for _ in range(len(free) + 1):
         for d in free:
             parts = rows.matrix[:, d] * y

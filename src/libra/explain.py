@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+import numpy as np
+
 from libra.breakdown import Gain
 from libra.collectives import Contention
 from libra.design import Objective, Robustness
@@ -46,6 +48,7 @@ def explain_result(result: Result) -> tuple[str, ...]:
     lines += [_gain(gain, result) for gain in result.gains]
     lines += [_worth(price, result) for price in result.shadow_prices if price.value]
     lines += _whole_parts(result)
+    lines += _between_parts(result)
     return tuple(line for line in lines if line)
 
 
@@ -78,6 +81,23 @@ def _whole_parts(result: Result) -> list[str]:
         f"Whole lanes and parts make {_goal(result)[0]} {max(value / best - 1, 0):.3%} "
         "larger than bandwidths that could be split at will."
     ]
+
+
+def _between_parts(result: Result) -> list[str]:
+    """Which given bandwidths are not on offer, and the nearest that are."""
+    lines, design = [], result.design
+    for name, table, given in zip(
+        design.network.names, design.pricing.tables, result.bandwidth.tolist(), strict=True
+    ):
+        if table is None or table.index(given) is not None:
+            continue
+        above = int(np.searchsorted(table.bandwidth, given))
+        near = [f"{b / GB_PER_S:g}" for b in table.bandwidth[max(above - 1, 0) : above + 1]]
+        lines.append(
+            f"{name} cannot be built with {given / GB_PER_S:g} GB/s: its lanes and parts come next "
+            f"to it at {_join(near)} GB/s."
+        )
+    return lines
 
 
 def _approximated(result: Result) -> list[str]:

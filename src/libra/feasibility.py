@@ -19,7 +19,13 @@ from libra.network import Network
 from libra.program import Program, Rows, build_rows
 from libra.units import parse_number
 
-__all__ = ["check_bounded", "explain_infeasible", "implied_equalities", "smallest_conflict"]
+__all__ = [
+    "check_bounded",
+    "explain_infeasible",
+    "implied_equalities",
+    "leave_some",
+    "smallest_conflict",
+]
 
 Floats = NDArray[np.float64]
 
@@ -43,12 +49,16 @@ def _scaled(rows: Rows) -> tuple[Floats, Floats]:
 
 
 def _feasible(constraints: Sequence[LinearConstraint], used: NDArray[np.bool_]) -> bool:
-    """Whether some bandwidths meet the constraints and give every used dimension more than 0.
+    """Whether some bandwidths meet the constraints, see `leave_some`."""
+    return leave_some(build_rows(constraints, len(used)), used)
 
-    Maximises t <= 1 GB/s with B_d >= t for every used dimension.
+
+def leave_some(rows: Rows, used: NDArray[np.bool_]) -> bool:
+    """Whether some bandwidths meet rows and give every used column more than 0.
+
+    Maximises t <= 1 GB/s with B_d >= t for every used column.
     """
     width = len(used)
-    rows = build_rows(constraints, width)
     matrix, bound = _scaled(rows)
     floors = np.hstack([-np.eye(width)[used], np.ones((int(used.sum()), 1))])
     stacked = np.vstack(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from libra.errors import SolverError
+
 __all__ = ["LinearAnswer", "solve_linear"]
 
 Floats = NDArray[np.float64]
@@ -21,7 +23,7 @@ class LinearAnswer:
     Attributes
     ----------
     feasible : bool
-        Whether an optimum was found.
+        Whether there is an optimum; if not, the solver has proven that there is none.
     x : ndarray, shape (variables,)
         It, within the solver's tolerance.
     bound : float
@@ -57,6 +59,11 @@ def solve_linear(
         Variables that are 0 or 1; None: none is.
     gap : float
         Relative distance of objective and bound at which a mixed-integer program is solved.
+
+    Raises
+    ------
+    SolverError
+        If the solver ends with neither an optimum nor the proof that there is none.
     """
     import highspy
 
@@ -92,9 +99,12 @@ def solve_linear(
         program.integrality_ = [kinds[int(w)] for w in whole]
     solver.passModel(program)
     solver.run()
-    optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    status, ends = solver.getModelStatus(), highspy.HighsModelStatus
     x = np.array(solver.getSolution().col_value)
-    if not optimal:
+    if status in (ends.kInfeasible, ends.kUnbounded, ends.kUnboundedOrInfeasible):
         return LinearAnswer(False, x, -np.inf)
+    if status != ends.kOptimal:
+        said = solver.modelStatusToString(status)
+        raise SolverError(f"the linear solver stopped: {said}. Please report the design.")
     bound = float(cost @ x) if whole is None else float(solver.getInfo().mip_dual_bound)
     return LinearAnswer(True, x, bound)

@@ -176,7 +176,7 @@ def solve_master(
     reach = np.zeros(len(program.terms.forms))
     reach[: layout.cones] = np.maximum(cones[:, 0] - cones[:, 1], 0)
     limits = np.zeros(workloads)
-    limited = np.flatnonzero(np.isfinite(goal.limits))
+    limited = goal.limited
     limits[limited] = np.maximum(z[ends : ends + len(limited)], 0)
     groups = 0 if goal.ratios is None else len(goal.ratios)
     multipliers = Multipliers(
@@ -196,9 +196,9 @@ class _Layout:
     """Clarabel's data: minimise cost . x with bound - matrix x in the cones.
 
     Rows in order: equalities, inequalities, B >= 0, pieces, cuts, time limits, groups, cones.
-    Columns: b = B/S, s_f (H_f . S), tau_j / t, theta_w / t, z / unit, with t the size of the step
-    times at S. A multiplier of the original problem is one here times `unscale`; the objective
-    there is the one here times `unit`.
+    Columns: b = B/S, s_f (H_f . S), tau_j / t_w, theta_w / t_w, z / unit, with t_w the size of
+    workload w's step time at S. A multiplier of the original problem is one here times `unscale`;
+    the objective there is the one here times `unit`.
     """
 
     cost: Floats
@@ -217,12 +217,12 @@ def _layout(
 ) -> _Layout:
     terms, rows, timed = program.terms, program.rows, goal.timed
     times = _cut_times(program, cuts, len(goal.weights), scale) if timed else goal.weights
-    t = _positive(float(times.max()))
+    t = np.array([_positive(time) for time in times])
     unit = _positive(goal.value(scale, times))
     bands, limits = program.columns, len(rows.bound)
     forms, collectives = (len(terms.forms), terms.collectives) if timed else (0, 0)
     workloads, pieces = (len(goal.weights), len(terms.alpha)) if timed else (0, 0)
-    limited = np.flatnonzero(np.isfinite(goal.limits))
+    limited = goal.limited
     groups = 0 if goal.ratios is None else len(goal.ratios)
     worst = min(groups, 1)
     theta_at = bands + forms + collectives
@@ -243,13 +243,10 @@ def _layout(
     matrix.put(at + every, every, -1.0)
     at += bands
     if timed:
-        unscale[at:] = unit / t
-        _fill_times(program, cuts, goal, scale, margin, (t, unit), at, (matrix, bound))
-        reach = np.repeat(terms.forms @ scale, 3)
-        unscale[height - 3 * forms :] = unit / reach
+        _fill_times(program, cuts, goal, scale, margin, (t, unit), at, (matrix, bound, unscale))
     cost = np.zeros(variables)
     cost[:bands] = goal.price * scale / unit
-    cost[theta_at : theta_at + workloads] = goal.weights[:workloads] * (t / unit)
+    cost[theta_at : theta_at + workloads] = (goal.weights * (t / unit))[:workloads]
     cost[variables - worst :] = 1.0
     return _Layout(
         cost,
@@ -270,46 +267,51 @@ def _fill_times(
     goal: Goal,
     scale: Floats,
     margin: float,
-    sizes: tuple[float, float],
+    sizes: tuple[Floats, float],
     at: int,
-    into: tuple[_Entries, Floats],
+    into: tuple[_Entries, Floats, Floats],
 ) -> None:
     """Write the rows of pieces, cuts, time limits, groups and cones, from row `at` on.
 
-    `sizes` are those of step times and of the objective.
+    `sizes` are those of each workload's step time and of the objective.
     """
-    (matrix, bound), terms, bands, (t, unit) = into, program.terms, program.columns, sizes
+    (matrix, bound, unscale), terms, bands, (t, unit) = into, program.terms, program.columns, sizes
     forms, pieces, workloads = len(terms.forms), len(terms.alpha), len(goal.weights)
     s_at, tau_at = bands, bands + forms
     theta_at = tau_at + terms.collectives
     reach = terms.forms @ scale
     rows, of_form = at + np.arange(pieces), s_at + np.arange(forms)
-    matrix.put(rows[:, None], of_form, terms.coefficient / reach / t)
-    owner = np.repeat(np.arange(terms.collectives), np.diff(terms.start))
-    matrix.put(rows, tau_at + owner, -1.0)
-    bound[at : at + pieces] = -terms.alpha / t
+    size = np.repeat(t, np.diff(program.first))[terms.owner] if len(t) > 1 else t[0]
+    matrix.put(rows[:, None], of_form, terms.coefficient / reach / np.reshape(size, (-1, 1)))
+    matrix.put(rows, tau_at + terms.owner, -1.0)
+    bound[rows], unscale[rows] = -terms.alpha / size, unit / size
     at += pieces
     for cut in cuts:
         first = tau_at + program.first[cut.workload]
         matrix.put(at, first + np.arange(len(cut.counts)), cut.counts)
         matrix.put(at, theta_at + cut.workload, -1.0)
-        bound[at] = -cut.fixed / t
+        bound[at], unscale[at] = -cut.fixed / t[cut.workload], unit / t[cut.workload]
         at += 1
-    limited = np.flatnonzero(np.isfinite(goal.limits))
-    matrix.put(at + np.arange(len(limited)), theta_at + limited, 1.0)
-    bound[at : at + len(limited)] = goal.limits[limited] * (1 - margin) / t
-    at += len(limited)
+    limited = goal.limited
+    if len(limited):
+        rows, size = at + np.arange(len(limited)), t[limited]
+        matrix.put(rows, theta_at + limited, 1.0)
+        bound[rows], unscale[rows] = goal.limits[limited] * (1 - margin) / size, unit / size
+        at += len(limited)
     if goal.ratios is not None:
         each = at + np.arange(len(goal.ratios))
         matrix.put(each[:, None], theta_at + np.arange(workloads), goal.ratios * (t / unit))
         matrix.put(each, theta_at + workloads, -1.0)
+        unscale[each] = 1.0
         at += len(goal.ratios)
     v = terms.forms * scale / reach[:, None]
     first_of, every = at + 3 * np.arange(forms), np.arange(bands)
     matrix.put(first_of[:, None], every, -v)
     matrix.put(first_of[:, None] + 1, every, v)
-    matrix.put(np.stack([first_of, first_of + 1]), of_form, -1.0)
+    matrix.put(first_of, of_form, -1.0)
+    matrix.put(first_of + 1, of_form, -1.0)
     bound[first_of + 2] = 2.0
+    unscale[at:] = unit / np.repeat(reach, 3)
 
 
 def _cut_times(program: Program, cuts: Sequence[Cut], workloads: int, scale: Floats) -> Floats:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from libra.design import (
     best_schedules,
     time_design,
 )
-from libra.errors import SolverError, UnboundedError
+from libra.errors import InfeasibleError, SolverError, UnboundedError, shown
 from libra.feasibility import explain_infeasible, implied_equalities
 from libra.no_choice import explain_no_choice
 from libra.objectives import PROMISE, Targets, minimise_objective, search_design
@@ -29,8 +30,9 @@ from libra.result import Result, Solver, make_result
 from libra.robust import scenario_results
 from libra.search import Optimum, Search, safe_scale
 from libra.shadow import limit_prices, shadow_prices
+from libra.time_limits import NEAREST
 from libra.timing import StepTiming
-from libra.too_slow import explain_too_slow
+from libra.too_slow import ROOM, explain_too_slow
 
 __all__ = ["Memory", "best_alone", "find_targets", "optimize_design"]
 
@@ -142,8 +144,11 @@ def optimize_design(design: Design, memory: Memory | None = None) -> Result:
 def find_targets(design: Design, memory: Memory | None = None) -> Targets:
     """Time limits in seconds; solves each workload and each scenario alone where that is needed."""
     if design.scenarios:
-        each = [find_targets(case, memory) for _, case in design.cases]
-        best = [_least_time(case, memory) for _, case in design.cases]
+        each, best = [], []
+        for scenario in design.scenarios:
+            with _in_scenario(scenario.name):
+                each.append(find_targets(scenario.design, memory))
+                best.append(_least_time(scenario.design, memory))
         limits = np.concatenate([t.limits for t in each])
         seconds = np.concatenate([t.seconds for t in each])
         return Targets(seconds, limits, None, np.array(best))
@@ -155,11 +160,25 @@ def find_targets(design: Design, memory: Memory | None = None) -> Targets:
     seconds = np.zeros(len(design.time_limits))
     for k, limit in enumerate(design.time_limits):
         at = names.index(limit.workload)
-        seconds[k] = limit.bound
+        seconds[k] = limit.held
         if limit.relative and references is not None:
             seconds[k] *= references[at]
         limits[at] = min(limits[at], seconds[k])
     return Targets(seconds, limits, references)
+
+
+@contextmanager
+def _in_scenario(name: str) -> Iterator[None]:
+    """Say which scenario has no optimum of its own."""
+    try:
+        yield
+    except (InfeasibleError, UnboundedError) as error:
+        what, _, rest = str(error).partition(":")
+        message = f"{what} in scenario {shown(name)}:{rest}"
+        if isinstance(error, InfeasibleError):
+            message = message.partition("\n")[0]
+            raise InfeasibleError(message, error.conflict) from None
+        raise UnboundedError(message) from None
 
 
 def _least_time(case: Design, memory: Memory | None) -> float:
@@ -212,6 +231,7 @@ def _solve(
         search.rounds = rounds
         optimum = minimise_objective(design, search, targets)
     if optimum.gap > promise:
+        _explain_failure(design, targets, search, rows, room=-NEAREST)
         raise SolverError(
             f"stopped after {search.rounds} rounds at a relative gap of {optimum.gap:.1e}. "
             "Please report the design."
@@ -222,16 +242,23 @@ def _solve(
 
 
 def _explain_failure(
-    design: Design, targets: Targets, search: Search, rows: tuple[LinearConstraint, ...]
+    design: Design,
+    targets: Targets,
+    search: Search,
+    rows: tuple[LinearConstraint, ...],
+    room: float = ROOM,
 ) -> None:
-    """Raise the reason why a search found no optimum, if it is the design's fault."""
+    """Raise the reason why a search found no optimum, if it is the design's fault.
+
+    Time limits must be missed by the part `room` of them, see `explain_too_slow`.
+    """
     used, error = search.program.used, None
     if search.parts is not None:  # What parts reach comes first: it says how far to give way.
         error = explain_no_choice(search.parts, search.program.rows, rows, used)
     if error is None:
         error = explain_infeasible(rows, used)
     if error is None and np.isfinite(targets.limits).any():
-        error = explain_too_slow(search.program, rows, design, targets.seconds)
+        error = explain_too_slow(search.program, rows, design, targets.seconds, room)
     if error is not None:
         raise error
 

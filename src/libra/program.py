@@ -54,16 +54,20 @@ class Rows:
     @cached_property
     def largest(self) -> Floats:
         """Upper limit of each bandwidth that the rows imply in turn; may be infinite."""
-        matrix = np.vstack([self.matrix, -self.matrix[: self.equal]])
-        bound = np.concatenate([self.bound, -self.bound[: self.equal]])
-        limit = np.full(self.matrix.shape[1], np.inf)
+        matrix, bound = self.matrix, self.bound
+        if self.equal:
+            matrix = np.vstack([matrix, -matrix[: self.equal]])
+            bound = np.concatenate([bound, -bound[: self.equal]])
+        limiting = (matrix > 0).any(axis=1)
+        matrix, bound = matrix[limiting], bound[limiting]
+        limit = np.full(matrix.shape[1], np.inf)
         for _ in limit:
             # a_d B_d <= bound + sum of |a_i| B_i over the other dimensions with a negative a_i.
             with np.errstate(invalid="ignore", divide="ignore"):
                 room = bound + np.where(matrix < 0, -matrix * limit, 0.0).sum(axis=1)
                 each = np.where(matrix > 0, np.maximum(room, 0)[:, None] / matrix, np.inf)
             before, limit = limit, np.minimum(limit, each.min(axis=0, initial=np.inf))
-            if np.array_equal(before, limit):
+            if not (matrix < 0).any() or np.array_equal(before, limit):
                 break
         return limit
 
@@ -154,7 +158,9 @@ def build_program(
     owner : ndarray of int, shape (columns,), or None
         Dimension of each column; None: columns are dimensions.
     """
-    terms = merge_terms([t.terms for t in timings], timings[0].traffic.shape[1])
+    terms = timings[0].terms
+    if len(timings) > 1:
+        terms = merge_terms([t.terms for t in timings], timings[0].traffic.shape[1])
     if owner is not None:
         if len(owner) == terms.forms.shape[1]:
             owner = None
@@ -203,7 +209,12 @@ class Goal:
     @property
     def timed(self) -> bool:
         """Whether step times matter at all."""
-        return bool(self.weights.any() or np.isfinite(self.limits).any() or self.ratios is not None)
+        return bool(self.weights.any() or len(self.limited) or self.ratios is not None)
+
+    @cached_property
+    def limited(self) -> Ints:
+        """Workloads whose step time has a limit."""
+        return np.flatnonzero(np.isfinite(self.limits))
 
     def value(self, bandwidth: Floats, times: Floats) -> float:
         """Objective at bandwidths with these step times, whatever the limits."""

@@ -27,8 +27,8 @@ _AIM = 3e-8
 _CLOSE = 3e-7
 """Relative gaps: at which a search stops, and at which it stops once no new path is found."""
 _PATIENCE = 3
-_LIMIT_MARGIN = 2e-9
-"""Part by which time limits are tightened for the solver, whose answers violate them by as much."""
+_MARGIN = 1e-10
+"""Least part by which time limits are tightened for the solver where its answers violate them."""
 
 
 @dataclass
@@ -132,7 +132,7 @@ def minimise(search: Search, goal: Goal, aim: float = _AIM) -> Optimum:
     """Reach a goal under the rows: the best bandwidths found and the proven bound."""
     program = search.program
     best = Optimum(search.scale, np.inf, -np.inf)
-    stalled, settled, rescaled, margin = 0, False, False, _LIMIT_MARGIN
+    stalled, settled, rescaled, missed, margin = 0, False, False, 0, 0.0
     while (
         best.gap > (_CLOSE if settled else aim)
         and stalled < _PATIENCE
@@ -151,9 +151,10 @@ def minimise(search: Search, goal: Goal, aim: float = _AIM) -> Optimum:
             if goal.timed:
                 times, new = search.step_times(bandwidth)
             if not goal.timed or goal.admits(times):
-                value = goal.value(bandwidth, times)
+                value, margin = goal.value(bandwidth, times), margin / 4
             elif not new:
-                margin = min(4 * margin, 1e-6)
+                missed += 1
+                margin = min(max(4 * margin, _MARGIN), 1e-6) if missed > _PATIENCE else 0.0
         known = min(value, best.value)
         bound = certified_bound(program, cuts, goal, master.multipliers, known)
         progress = value < best.value * (1 - 1e-12) or bound > best.bound + 1e-12 * abs(bound)

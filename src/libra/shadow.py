@@ -117,7 +117,7 @@ def limit_prices(
     """
     found, limits = [], design.job_limits
     for (at, limit), second in zip(limits, seconds.tolist(), strict=True):
-        unit = second / limit.bound if limit.relative else 1.0
+        unit = second / limit.held if limit.relative else 1.0
         slack, value = second - float(times[at]), None
         if multipliers is not None:
             # Of several limits on one workload only the tightest has a price.

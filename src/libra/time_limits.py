@@ -1,7 +1,8 @@
 """Limits on step times: ``time(gpt-3) <= 900 ms`` and ``slowdown(gpt-3) <= 1.1``.
 
 Both are convex in the bandwidths: a step time may be limited from above only. A slowdown compares a
-workload's step time with the least that it could have alone under the same linear constraints.
+workload's step time with the least that it could have alone under the same linear constraints. That
+least is known up to a proven gap, so that no limit can be held nearer to it than `NEAREST` of it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,16 @@ from dataclasses import dataclass
 from libra.errors import nearest, shown
 from libra.units import TIME, parse_number, parse_quantity
 
-__all__ = ["TimeLimit", "is_time_limit", "parse_time_limit"]
+__all__ = ["NEAREST", "TimeLimit", "is_time_limit", "parse_time_limit"]
 
 _FORM = re.compile(r"\s*(time|slowdown)\s*\(\s*([^()]*?)\s*\)\s*(<=|>=|==|<|>|=)\s*(.*?)\s*")
+
+NEAREST = 1e-5
+"""Part of its best by which a workload's limit lies above it at the least.
+
+Nearer ones leave no room for a proof: a step time's distance from its best is that of the
+bandwidths squared.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,11 @@ class TimeLimit:
     bound: float
     file: str = ""
     line: int = 0
+
+    @property
+    def held(self) -> float:
+        """Bound that is held, in its unit: a slowdown of 1 is held to 1 + `NEAREST`."""
+        return max(self.bound, 1 + NEAREST) if self.relative else self.bound
 
 
 def is_time_limit(text: str) -> bool:

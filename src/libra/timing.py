@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,11 @@ class Terms:
     def collectives(self) -> int:
         """Number of collectives."""
         return len(self.start) - 1
+
+    @cached_property
+    def owner(self) -> Ints:
+        """Collective of each piece, shape (pieces,)."""
+        return np.repeat(np.arange(self.collectives), np.diff(self.start))
 
     def piece_times(self, bandwidth: Floats) -> Floats:
         """Time of each piece [s], shape (pieces,); infinite where a needed bandwidth is 0."""

@@ -18,18 +18,19 @@ from libra.errors import Conflict, InfeasibleError
 from libra.parts import build_parts
 from libra.program import Goal, Program, build_program
 from libra.search import Search, first_guess
-from libra.time_limits import TimeLimit
+from libra.time_limits import NEAREST, TimeLimit
 from libra.units import BANDWIDTH, format_time
 
-__all__ = ["explain_too_slow"]
+__all__ = ["ROOM", "explain_too_slow"]
 
 Floats = NDArray[np.float64]
 
 _UNLIMITED = 1e6
 """Times the expected bandwidth that stand for as much as one likes."""
-_ROOM = 1e-8
-_ABOVE = 2e-6
-"""Part by which a proposed limit is above the best possible, so that a solver finds its way."""
+ROOM = 1e-8
+"""Part by which time limits are missed that cannot be held."""
+_ABOVE = NEAREST
+"""Part by which a proposed limit is above the best possible, so that a proof is found."""
 
 
 def explain_too_slow(
@@ -37,6 +38,7 @@ def explain_too_slow(
     constraints: Sequence[LinearConstraint],
     design: Design,
     seconds: Floats,
+    room: float = ROOM,
 ) -> InfeasibleError | None:
     """Error that names a smallest conflict with time limits and one way out; None if there is none.
 
@@ -49,6 +51,9 @@ def explain_too_slow(
         Says which step times are limited, and which bandwidths can be had.
     seconds : ndarray, shape (limits,)
         The limits in seconds.
+    room : float
+        Part by which the best possible must miss them to say so; negative: limits so near to the
+        best possible that nothing could be proved count as missed.
     """
     rows: list[LinearConstraint] = list(constraints)
     jobs, limits = zip(*design.job_limits, strict=True)
@@ -57,15 +62,15 @@ def explain_too_slow(
     def slowest(which: Sequence[int], under: Sequence[LinearConstraint]) -> float:
         return _least_ratio(program, under, design, [jobs[k] for k in which], seconds[which])
 
-    if slowest(kept, rows) <= 1 + _ROOM:
+    if slowest(kept, rows) <= 1 + room:
         return None
     for k in list(kept):
         rest = [other for other in kept if other != k]
-        if rest and slowest(rest, rows) > 1 + _ROOM:
+        if rest and slowest(rest, rows) > 1 + room:
             kept = rest
     for row in list(rows):
         fewer = [other for other in rows if other is not row]
-        if slowest(kept, fewer) > 1 + _ROOM:
+        if slowest(kept, fewer) > 1 + room:
             rows = fewer
     give_way = kept
     if len(kept) == 1:  # It gives way in all scenarios at once.
@@ -77,18 +82,21 @@ def explain_too_slow(
     conflict += [Conflict(row.text, row.line, row.file) for row in rows]
     conflict[0] = Conflict(conflict[0].constraint, conflict[0].line, conflict[0].file, way_out)
     several = len(conflict) > 1
-    few = "these constraints cannot hold together:" if several else "no network is this fast:"
+    if ratio <= 1:
+        few = "these time limits leave too little room above the best possible for a proof:"
+    else:
+        few = "these constraints cannot hold together:" if several else "no network is this fast:"
     return InfeasibleError(f"infeasible: {few}", conflict)
 
 
 def _way_out(kept: Sequence[TimeLimit], second: float, ratio: float) -> str:
     """Least that the limits, of which the first is `second`, must give way by one factor."""
-    first = kept[0]
+    first, factor = kept[0], ratio * (1 + _ABOVE)
     if len(kept) > 1:
-        return f"loosen these time limits by {ratio - 1:.3g} of each ({100 * (ratio - 1):.4g} %)."
+        return f"loosen these time limits by {factor - 1:.3g} of each ({100 * (factor - 1):.4g} %)."
     if first.relative:
-        return f"write 'slowdown({first.workload}) <= {first.bound * ratio * (1 + _ABOVE):.9g}'."
-    best = second * ratio * (1 + _ABOVE)
+        return f"write 'slowdown({first.workload}) <= {first.held * factor:.9g}'."
+    best = second * factor
     return (
         f"write 'time({first.workload}) <= {best * 1e3:.9g} ms' "
         f"(the best possible is {format_time(best)})."

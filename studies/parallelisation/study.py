@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 from drawing import framed, lines, stacks
 from pages import ROOT, Table
 
-from libra.errors import InputError
+from libra.collectives import Collective
 from libra.evaluate import evaluate_design
 from libra.explore.run import explore_space
 from libra.explore.space import load_space
@@ -27,75 +28,93 @@ FOLDER = Path(__file__).parent
 SPLITS = (8, 16, 32, 64, 128, 256)
 SIZES = (4, 8, 4, 32)
 NPUS = math.prod(SIZES)
+BLOCKS = 128
 BATCH = 512
 BATCHES = (512, 1024, 2048, 4096)
 DIMENSIONS = ("chiplet", "package", "node", "pod")
+Tables = dict[tuple[int, int], Path]
+"""Layer table of each degree of tensor parallelism and number of sequences."""
 
 
 def figures() -> dict[str, Any]:
     """Optimise the network of every split, move each network under every split, try placements."""
-    _check_tables()
     reader = DesignReader(FOLDER / "design.yaml")
-    own = {tp: optimize_design(reader.read(_split(tp))) for tp in SPLITS}
-    paper = {
-        tp: optimize_design(reader.read([*_split(tp), Override("collectives", "{compat: libra}")]))
-        for tp in SPLITS
-    }
+    with tempfile.TemporaryDirectory() as folder:
+        tables = _write_tables(Path(folder))
+        return _compared(reader, tables) | _batches(reader, tables) | _explored(Path(folder))
+
+
+def _compared(reader: DesignReader, tables: Tables) -> dict[str, Any]:
+    """Every split on equal bandwidths, on the network for TP 128, and on its own."""
+    own = {tp: optimize_design(reader.read(_split(tables, tp))) for tp in SPLITS}
+    compat = Override("collectives", "{compat: libra}")
+    paper = {tp: optimize_design(reader.read([*_split(tables, tp), compat])) for tp in SPLITS}
     equal = {tp: _timed(own[tp], [1e12 / len(SIZES)] * len(SIZES)) for tp in SPLITS}
     moved = {tp: _timed(own[tp], own[128].bandwidth) for tp in SPLITS}
-    placed = {tp: _best_placement(reader, tp) for tp in SPLITS}
-    best = min(SPLITS, key=lambda tp: own[tp].step_time)
-    best_equal = min(SPLITS, key=equal.__getitem__)
-    found: dict[str, Any] = {
+    placed = {tp: _best_placement(reader, tables, tp) for tp in SPLITS}
+    times = {tp: own[tp].step_time for tp in SPLITS}
+    best = min(SPLITS, key=times.__getitem__)
+    best_placed = min(SPLITS, key=placed.__getitem__)
+    misplaced = max(SPLITS, key=lambda tp: times[tp] / placed[tp][0])
+    series = {
+        "equal bandwidths": equal,
+        "network for TP 128": moved,
+        "own network": times,
+        "own network, best placement": {tp: placed[tp][0] for tp in SPLITS},
+    }
+    return {
         "batch": BATCH,
         "best": best,
-        "best_dp": NPUS // best,
-        "best_time": own[best].step_time,
-        "best_equal": best_equal,
-        "best_equal_time": equal[best_equal],
+        "best_time": times[best],
         "best_moved": min(SPLITS, key=moved.__getitem__),
-        "best_moved_time": min(moved.values()),
-        "best_paper": min(SPLITS, key=lambda tp: paper[tp].step_time),
-        "start": equal[128],
-        "network_alone": equal[128] / own[128].step_time,
-        "split_alone": equal[128] / equal[best_equal],
-        "both": equal[128] / own[best].step_time,
-        "in_turn": moved[min(SPLITS, key=moved.__getitem__)] / own[best].step_time - 1,
-        "placement_gain": max(own[tp].step_time / placed[tp][0] for tp in SPLITS) - 1,
-        "placement_of": max(SPLITS, key=lambda tp: own[tp].step_time / placed[tp][0]),
+        "network_alone": equal[128] / times[128],
+        "split_alone": equal[128] / min(equal.values()),
+        "both": equal[128] / times[best],
+        "in_turn": min(moved.values()) / times[best] - 1,
+        "moved_gain": moved[128] / min(moved.values()) - 1,
+        "best_placed": best_placed,
+        "best_placed_time": placed[best_placed][0],
+        "best_placed_members": " x ".join(map(str, placed[best_placed][1])),
+        "misplaced": misplaced,
+        "placement_gain": times[misplaced] / placed[misplaced][0] - 1,
         "pod_least": min(own[tp].bandwidth[3] for tp in SPLITS) / 1e9,
         "pod_most": max(own[tp].bandwidth[3] for tp in SPLITS) / 1e9,
         "chiplet_least": min(own[tp].bandwidth[0] for tp in SPLITS) / 1e9,
         "chiplet_most": max(own[tp].bandwidth[0] for tp in SPLITS) / 1e9,
         "compute": own[best].workloads[0].compute,
+        "compute_least": min(own[tp].workloads[0].compute for tp in SPLITS),
+        "compute_most": max(own[tp].workloads[0].compute for tp in SPLITS),
+        "table": _table(own, paper, equal, moved, placed),
+        "times": [
+            {"tp": tp, "series": name, "seconds": seconds}
+            for name, found in series.items()
+            for tp, seconds in found.items()
+        ],
+        "shares": [
+            {"tp": tp, "dimension": name, "bandwidth": float(value) / 1e9}
+            for tp in SPLITS
+            for name, value in zip(DIMENSIONS, own[tp].bandwidth, strict=True)
+        ],
     }
-    found["times"] = [
-        {"tp": tp, "series": series, "seconds": seconds}
-        for series, times in (
-            ("equal bandwidths", equal),
-            ("network for TP 128", moved),
-            ("own network", {tp: own[tp].step_time for tp in SPLITS}),
-            ("own network, best placement", {tp: placed[tp][0] for tp in SPLITS}),
-        )
-        for tp, seconds in times.items()
-    ]
-    found["shares"] = [
-        {"tp": tp, "dimension": name, "bandwidth": float(value) / 1e9}
-        for tp in SPLITS
-        for name, value in zip(DIMENSIONS, own[tp].bandwidth, strict=True)
-    ]
-    found["table"] = _table(own, paper, equal, moved, placed)
-    found |= _batches(reader)
-    found |= _explored()
-    return found
 
 
-def _split(tp: int, members: Sequence[int] = (), trace: str = "") -> list[Override]:
+def _write_tables(folder: Path) -> Tables:
+    """Layer tables of all splits and batches."""
+    tables = {}
+    for tp, batch in itertools.product(SPLITS, BATCHES):
+        tables[tp, batch] = folder / f"tp-{tp}-of-{batch}.csv"
+        tables[tp, batch].write_text(layer_table(tp, batch), "utf-8")
+    return tables
+
+
+def _split(
+    tables: Tables, tp: int, members: Sequence[int] = (), batch: int = BATCH
+) -> list[Override]:
     """Settings of a split: its table, and its members along each dimension, innermost first."""
     members = members or _innermost(tp)
     rest = [size // g for size, g in zip(SIZES, members, strict=True)]
     groups = f"{{tp: {list(members)}, dp: {rest}}}"
-    settings = {"trace": trace or f"tp-{tp}.csv", "groups": groups}
+    settings = {"trace": str(tables[tp, batch]), "groups": groups}
     return [Override(f"workloads.msft-1t.{key}", value) for key, value in settings.items()]
 
 
@@ -118,13 +137,12 @@ def _placements(tp: int) -> Iterator[tuple[int, ...]]:
     return (g for g in itertools.product(*choices) if math.prod(g) == tp)
 
 
-def _best_placement(reader: DesignReader, tp: int) -> tuple[float, tuple[int, ...]]:
+def _best_placement(reader: DesignReader, tables: Tables, tp: int) -> tuple[float, tuple[int, ...]]:
     """Step time and placement of the best of all placements, each on its own best network."""
-    found = [
-        (optimize_design(reader.read(_split(tp, members))).step_time, members)
+    return min(
+        (optimize_design(reader.read(_split(tables, tp, members))).step_time, members)
         for members in _placements(tp)
-    ]
-    return min(found)
+    )
 
 
 def _table(own: Any, paper: Any, equal: Any, moved: Any, placed: Any) -> Table:
@@ -156,19 +174,16 @@ def _table(own: Any, paper: Any, equal: Any, moved: Any, placed: Any) -> Table:
     )
 
 
-def _batches(reader: DesignReader) -> dict[str, Any]:
-    """Best split by the batch: tables of other batches, written into a folder of their own."""
+def _batches(reader: DesignReader, tables: Tables) -> dict[str, Any]:
+    """Best split by the batch."""
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for batch in BATCHES:
-            times = {}
-            for tp in SPLITS:
-                table = Path(folder) / f"tp-{tp}-of-{batch}.csv"
-                table.write_text(layer_table(tp, batch), "utf-8")
-                result = optimize_design(reader.read(_split(tp, trace=str(table))))
-                times[tp] = result.step_time
-            best = min(times, key=times.__getitem__)
-            rows.append((batch, best, times[best], times[128] / times[best] - 1))
+    for batch in BATCHES:
+        times = {
+            tp: optimize_design(reader.read(_split(tables, tp, batch=batch))).step_time
+            for tp in SPLITS
+        }
+        best = min(times, key=times.__getitem__)
+        rows.append((batch, best, times[best], times[128] / times[best] - 1))
     columns = {
         "sequences": ",d",
         "best TP": "d",
@@ -178,12 +193,9 @@ def _batches(reader: DesignReader) -> dict[str, Any]:
     return {"batches": Table(columns, rows), "last_batch_best": rows[-1][1]}
 
 
-def _explored() -> dict[str, Any]:
+def _explored(folder: Path) -> dict[str, Any]:
     """What `libra explore space.yaml` finds."""
-    with tempfile.TemporaryDirectory() as folder:
-        summary = explore_space(
-            load_space(FOLDER / "space.yaml"), Path(folder) / "out", prune=False
-        )
+    summary = explore_space(load_space(FOLDER / "space.yaml"), folder / "explored", prune=False)
     frame = summary.frame
     solved = sorted(
         (r for r in frame.to_dicts() if r["status"] == "solved"), key=lambda r: r["step_time_s"]
@@ -209,27 +221,25 @@ def _explored() -> dict[str, Any]:
 def layer_table(tp: int, batch: int) -> str:
     """Layer table of a split for the sequences of a step, by `tools/derive_workloads.py`."""
     tool = _derivation()
-    shape = replace(tool.MSFT_1T, tensor_parallel=tp, batch=batch * tp // NPUS)
-    layers = tool.transformer(shape).layers
+    example = replace(tool.EXAMPLES["msft-1t.txt"], tp=tp, batch=batch * tp // NPUS)
     lines = [
         "name,forward,input_gradient,weight_gradient,update,forward_collective,"
         "input_gradient_collective,weight_gradient_collective,count"
     ]
-    for layer, count in ((layers[0], 1), (layers[1], 128), (layers[2], 128), (layers[-1], 1)):
+    for layer in tool.example_layers(example, blocks=1):
         phases = (layer.forward, layer.input_gradient, layer.weight_gradient)
-        times = [f"{ns} ns" for ns in (*(p.time_ns for p in phases), layer.update_ns)]
-        sent = [
-            f"all-reduce {phase.size} B {group}" if phase.size else ""
-            for phase, group in zip(phases, ("tp", "tp", "dp"), strict=True)
-        ]
-        lines.append(",".join([layer.name, *times, *sent, str(count)]))
+        times = [f"{1e9 * t:.0f} ns" for t in (*(p.compute for p in phases), layer.update)]
+        sent = ["" if p.collective is None else _sent(p.collective) for p in phases]
+        lines.append(",".join([layer.name, *times, *sent, str(BLOCKS)]))
     return "\n".join(lines) + "\n"
+
+
+def _sent(collective: Collective) -> str:
+    return f"{collective.kind.value} {collective.size:.0f} B {collective.group.name}"
 
 
 def _derivation() -> Any:
     """The tool that derives the shipped workloads; a folder of scripts is no package."""
-    import sys
-
     name = "derive_workloads"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
@@ -238,17 +248,6 @@ def _derivation() -> Any:
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
     return sys.modules[name]
-
-
-def _check_tables() -> None:
-    """Refuse tables that are not what the formulas give."""
-    for tp in SPLITS:
-        path = FOLDER / f"tp-{tp}.csv"
-        if path.read_text("utf-8") != layer_table(tp, BATCH):
-            raise InputError(
-                f"studies/parallelisation/{path.name}: is not what the formulas give. Write "
-                f"layer_table({tp}, {BATCH}) of study.py there."
-            )
 
 
 def chart(figures: dict[str, Any]) -> Any:

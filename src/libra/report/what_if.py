@@ -205,7 +205,7 @@ def _limits(result: Result) -> list[dict[str, Any]]:
     names = [w.name for w in result.design.workloads]
     found = []
     for limit in result.design.time_limits:
-        at, seconds = names.index(limit.workload), limit.bound
+        at, seconds = names.index(limit.workload), limit.held
         if limit.relative:
             if result.slowdowns is None or not math.isfinite(result.slowdowns[at]):
                 continue

@@ -1,42 +1,36 @@
-"""A large Chakra trace, made without building its messages one by one, and what reading it takes.
-
-python benchmarks/traces.py FILE NODES    write such a trace
-python benchmarks/traces.py DESIGN        load and optimise a design: seconds, and peak memory
-"""
+"""Phases that read: design files, and Chakra traces made without building messages one by one."""
 
 from __future__ import annotations
 
-import json
-import resource
-import sys
-import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-import libra
+from libra.design import Design
+from libra.load import load_design
+from registry.cases import Case
+from registry.frozen import folder_fingerprint
+from registry.inputs import write_design
+from registry.prepared import Note, Prepared
 
-DESIGN = """\
-network: {shape: RI(4)_FC(8)_RI(4)_SW(32), tiers: [chiplet, package, node, pod]}
-workloads: [{trace: big.et}]
-constraints: [total <= 300 GB/s]
-"""
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
+__all__ = ["prepare", "write_large_trace"]
 
 
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
+def prepare(case: Case, folder: Path) -> Prepared:
+    """Load a design, or one whose workload is a random Chakra trace."""
+    kind, _, nodes = case.input.partition("-")
+    path = write_design("trace" if kind == "trace" else case.input, folder)
+    if kind == "trace":
+        write_large_trace(folder / "big.et", int(nodes))
+    files = [p for p in folder.rglob("*") if p.is_file()]
+    size = sum(p.stat().st_size for p in files)
 
+    def describe(outcome: object) -> Mapping[str, Note]:
+        assert isinstance(outcome, Design)
+        return {"tasks": sum(w.graph.tasks for w in outcome.workloads), "file_bytes": size}
 
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+    return Prepared(lambda: load_design(path), folder_fingerprint(folder), describe)
 
 
 def write_large_trace(path: Path, nodes: int, seed: int = 1) -> None:
@@ -69,23 +63,17 @@ def write_large_trace(path: Path, nodes: int, seed: int = 1) -> None:
             file.write(_varint(len(message)) + message)
 
 
-def measure_design(path: Path) -> dict[str, float]:
-    """Seconds of loading and of optimising, and the largest memory so far [MB]."""
-    start = time.perf_counter()
-    design = libra.load_design(path)
-    loaded = time.perf_counter()
-    result = libra.optimize_design(design)
-    return {
-        "load_s": loaded - start,
-        "optimize_s": time.perf_counter() - loaded,
-        "peak_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
-        "nodes": design.workloads[0].graph.tasks,
-        "gap": result.gap,
-    }
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
 
 
-if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        write_large_trace(Path(sys.argv[1]), int(sys.argv[2]))
-    else:
-        print(json.dumps(measure_design(Path(sys.argv[1]))))
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)

@@ -1,0 +1,1 @@
+"""Other open ways to the optimum that libra finds, side by side with it."""
