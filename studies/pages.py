@@ -205,24 +205,35 @@ def svg_text(svg: str) -> str:
     return "\n".join(html.unescape(label or text) for label, text in parts)
 
 
-def differences(old: str, new: str) -> list[str]:
-    """Lines in which two texts differ by more than one unit in the last digit of a number."""
+def differences(old: str, new: str, tolerance: float = 0.0) -> list[str]:
+    """Lines in which two texts differ by more than rounding.
+
+    Parameters
+    ----------
+    old, new : str
+    tolerance : float
+        Numbers may differ by this part of them, and always by one unit in the last digit if they
+        have as many decimals.
+    """
     olds, news = old.splitlines(), new.splitlines()
     if len(olds) != len(news):
         return [f"{len(olds)} lines became {len(news)}"]
-    return [f"{a!r} became {b!r}" for a, b in zip(olds, news, strict=True) if not _alike(a, b)]
+    pairs = zip(olds, news, strict=True)
+    return [f"{a!r} became {b!r}" for a, b in pairs if not _alike(a, b, tolerance)]
 
 
-def _alike(old: str, new: str) -> bool:
+def _alike(old: str, new: str, tolerance: float) -> bool:
     if _NUMBER.split(old) != _NUMBER.split(new):
         return False
     pairs = zip(_NUMBER.findall(old), _NUMBER.findall(new), strict=True)
-    return all(_near(a, b) for a, b in pairs)
+    return all(_near(a, b, tolerance) for a, b in pairs)
 
 
-def _near(old: str, new: str) -> bool:
-    """Whether two numbers of as many decimals differ by one in the last at most."""
+def _near(old: str, new: str, tolerance: float) -> bool:
     a, b = (text.replace(",", "").partition("e") for text in (old, new))
+    one, other = (float("".join(parts)) for parts in (a, b))
+    if abs(one - other) <= tolerance * max(abs(one), abs(other)):
+        return True
     decimals = len(a[0].partition(".")[2])
     if decimals != len(b[0].partition(".")[2]) or a[2] != b[2]:
         return False

@@ -107,6 +107,7 @@ def test_several_workloads(load):
         ("objective=time", lambda d: d.objective is Objective.TIME),
         ("workloads.w.weight=2", lambda d: d.workloads[0].weight == 2),
         ("workloads.0.name=x", lambda d: d.workloads[0].name == "x"),
+        ("workloads[0].name=x", lambda d: d.workloads[0].name == "x"),
         ("network.shape=RI(4)_FC(8)", lambda d: d.network.shape == "RI(4)_FC(8)"),
         ("collectives.compat=libra", lambda d: d.collectives.compat is Compatibility.LIBRA),
         ("constraints.total=50 GB/s", lambda d: d.constraints[0].bound == 50e9),

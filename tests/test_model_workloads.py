@@ -111,6 +111,11 @@ CASES = [
         {"parallel": "{tp: 8, dp: 16}"},
         "d.yaml:7: workloads[0].parallel: does not fit the 80 GB of h100, got",
     ),
+    (  # some of the changes that would make it fit leave too few replicas for its experts
+        {"model": "deepseek-v3", "parallel": "{dp: 128, ep: 128}",
+         "batch": "{global: 128, micro: 1, sequence: 4096}"},
+        "d.yaml:7: workloads[0].parallel: does not fit the 80 GB of h100, got",
+    ),
     (
         {"parallel": "{tp: 8, pp: 16, virtual_stages: 5, zero: 1}",
          "batch": "{global: 8, micro: 1, sequence: 8192}"},

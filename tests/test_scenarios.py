@@ -175,6 +175,13 @@ def test_cost_limits_hold_in_every_scenario(tmp_path):
     result = optimize_design(d)
     dear = d.scenarios[1].design.pricing
     assert dear.cost(result.bandwidth) == pytest.approx(3000, rel=1e-6)
+    # The design without scenarios spends all on cheap prices: where they are dear it breaks the limit.
+    nominal = optimize_design(dataclasses.replace(d, scenarios=()))
+    assert dear.cost(nominal.bandwidth) > 3001
+    assert [s.nominal_allowed for s in result.scenarios] == [True, False]
+    assert json.loads(result.to_json())["scenarios"][1]["nominal_allowed"] is False
+    rows = [line for line in str(result).splitlines() if line.startswith(" dear ")]
+    assert rows[0].split("%")[-1].strip() == "breaks a limit"
 
 
 def test_samples_are_uniform_over_their_range():

@@ -224,3 +224,24 @@ def test_price_ranges_where_a_total_alone_keeps_bandwidths_from_shrinking():
     assert first.low < 1 < first.high
     assert first.high * second.low == pytest.approx(1, rel=1e-4)
     assert first.low * second.high == pytest.approx(1, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "path", ["workloads[0].batch.global", "workloads[llama-3-8b].batch.global"]
+)
+def test_paths_in_brackets_sweep_as_those_with_points(tmp_path, path):
+    """Also: what a path in brackets sets does not stay for the next row."""
+    file = tmp_path / "d.yaml"
+    file.write_text(
+        "network: {shape: SW(8)_SW(4), tiers: [node, pod]}\n"
+        "workloads:\n  - model: llama-3-8b\n    accelerator: h100\n"
+        "    parallel: {tp: 8, dp: 4, zero: 1}\n"
+        "    batch: {global: 64, micro: 1, sequence: 4096}\n    precision: bf16\n"
+        "constraints: [total <= 500 GB/s]\n"
+    )
+    times = [
+        [row.result.step_time for row in sweep_design(DesignReader(file), [parse_axis(axis)])]
+        for axis in (f"{path}=64,128", "workloads.0.batch.global=64,128")
+    ]
+    assert times[0] == times[1]
+    assert times[0][0] < times[0][1]

@@ -283,3 +283,66 @@ def test_roles_that_do_not_fit(memory, order, message):
 def test_plans_that_are_wrong(fields, message):
     with pytest.raises(FieldError, match=message):
         plan(options=fields)
+
+
+# --- rings of context parallelism ----------------------------------------------------------------
+
+
+def ring_times(tokens, bandwidth=100e9):
+    """By hand: seconds of a message, and of attention in either pass, of one block on one NPU.
+
+    Keys and values of 16 heads of 64 in 2 bytes; two products of 2 FLOPs over (s + 1) / 2 keys of
+    a causal mask, 2.5 times as many backward (arXiv 2307.08691).
+    """
+    message = tokens * 2 * 16 * 64 * 2 / bandwidth
+    attention = 4 * tokens * (2048 + 1) / 2 * 16 * 64 / 1e15
+    return message, attention, 2.5 * attention
+
+
+@pytest.mark.parametrize("bandwidth", [1e9, 100e9, 1e12, 1e14])
+def test_a_ring_sends_keys_and_values_to_its_neighbour(bandwidth):
+    """Three messages forward; backward three, and four of the gradients, which return home."""
+    run = {"cp": 4, "options": {"gradient": 1e-9}}
+    alone, net = step_of(gpt(1), plan(**run))
+    beside, _ = step_of(gpt(1), plan(**run, overlap=replace(NOTHING, cp=True)))
+    gathered, _ = step_of(gpt(1), plan(cp=4, options={"gradient": 1e-9, "exchange": "all-gather"}))
+    message, forward, backward = ring_times(2048 / 4, bandwidth)
+    assert counts(alone)[P2P, "cp", 512 * 4096.0] == 3 + 7
+    quiet = seconds(alone, net)
+    assert seconds(alone, net, bandwidth) == pytest.approx(quiet + 10 * message, rel=1e-6)
+    # Of four parts of attention three run beside messages; the fourth block is there.
+    exposed = max(3 * message - 0.75 * forward, 0) + max(7 * message - 0.75 * backward, 0)
+    assert seconds(beside, net, bandwidth) == pytest.approx(quiet + exposed, rel=1e-6)
+    # Gathering moves the same bytes on a switch; the gradients one part less.
+    assert seconds(gathered, net, bandwidth) == pytest.approx(quiet + 9 * message, rel=1e-6)
+
+
+def test_where_a_ring_turns_its_message_passes_the_outer_dimension():
+    """A gathering collective sends an eighth there, a ring each block whole, step by step."""
+    ring, net = step_of(gpt(1), plan(cp=16, options={"gradient": 1e-9}))
+    gathered, _ = step_of(gpt(1), plan(cp=16, options={"gradient": 1e-9, "exchange": "all-gather"}))
+    message, _, _ = ring_times(2048 / 16)
+    times = {}
+    for name, step in (("ring", ring), ("gathered", gathered)):
+        timing = build_timing(step.graph, net, CollectiveModel(contention=Contention.NONE))
+        times[name] = critical_path(timing, np.array([1e30, 100e9])).time - seconds(step, net)
+    assert times["ring"] == pytest.approx((15 + 31) * message, rel=1e-6)
+    # Of 16 blocks that come, one node has 8; each of its members fetches one.
+    assert times["gathered"] == pytest.approx(3 * message, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("topology", "factor"), [("ring", 2), ("fully-connected", 3), ("switch", 1)]
+)
+def test_a_ring_uses_the_link_to_its_neighbour_alone(topology, factor):
+    net = Network((Dimension(Topology(topology), 4, "node"),))
+    p = plan(cp=4, options={"gradient": 1e-9})
+    step = build_step(gpt(1), p, IDEAL, place_roles(net, p.memory), net.sizes)
+    message, _, _ = ring_times(2048 / 4)
+    spent = seconds(step, net, 100e9) - seconds(step, net)
+    assert spent == pytest.approx(10 * factor * message, rel=1e-6)
+
+
+def test_recomputed_attention_passes_the_ring_once_more():
+    step, _ = step_of(gpt(2), plan(cp=4, recomputation="full"))
+    assert counts(step)[P2P, "cp", 512 * 4096.0] == 2 * (3 + 3 + 7)

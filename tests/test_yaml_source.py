@@ -153,6 +153,9 @@ TEXT = "a: {b: 1}\nlist:\n  - {name: x, v: 1}\n  - {name: y, v: 2}\nconstraints:
         ("new.inner=true", ("new", "inner"), True),
         ("list.0.v=7", ("list", 0, "v"), 7),
         ("list.y.v=7 GB/s", ("list", 1, "v"), "7 GB/s"),
+        ("list[0].v=7", ("list", 0, "v"), 7),
+        ("list[y].v=7 GB/s", ("list", 1, "v"), "7 GB/s"),
+        ("constraints[0]=x >= 1", ("constraints", 0), "x >= 1"),
         ("a=[1, {c: 2}]", ("a",), [1, {"c": 2}]),
         ("a='12'", ("a",), "12"),
         ("constraints.total=5 GB/s", ("constraints", 0), "total <= 5 GB/s"),
@@ -175,6 +178,7 @@ def test_overrides(read, override, place, value):
     ("override", "message"),
     [
         ("list.2.v=1", "the path leads nowhere, got '2'. Use one of: x, y, 0, 1."),
+        ("list[2].v=1", "the path leads nowhere, got '2'. Use one of: x, y, 0, 1."),
         ("list.z=1", "the path leads nowhere, got 'z'. Use one of: x, y, 0, 1."),
         ("list.-1=1", "the path leads nowhere, got '-1'. Did you mean '1'?"),
         (

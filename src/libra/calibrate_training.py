@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.efficiency import CollectiveKind
+from libra.errors import FieldError
 from libra.fitting import Residuals, fit_parameters, residuals_of
 from libra.timing import StepTiming, build_timing, critical_path
 from libra.training_rows import TrainingRow
@@ -72,7 +73,18 @@ class PreparedRow:
 
 
 def prepare_row(row: TrainingRow) -> PreparedRow:
-    """Build the graph of a row once for each unknown: a piece's passes, a stage's update."""
+    """Build the graph of a row once for each unknown: a piece's passes, a stage's update.
+
+    Raises
+    ------
+    FieldError
+        Degrees that do not fit the nodes; a ring of context parallelism beside attention, whose
+        share of a pass is no unknown.
+    """
+    if row.plan.overlap.cp and row.plan.memory.activations.cp > 1:
+        raise FieldError(
+            "cp", "a ring beside attention cannot be fitted, got cp > 1. Leave it out."
+        )
     placed = place_training_row(row)
     model, plan, groups = row.model, row.plan, placed.groups
     sizes = placed.network.sizes

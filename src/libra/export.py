@@ -95,6 +95,11 @@ class _Traces:
         self.names: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
         for collective in graph.collectives:
             if collective.kind is CollectiveKind.POINT_TO_POINT:
+                if collective.group.name == "cp":
+                    raise FieldError(
+                        "context",
+                        "a ring through a group is not exported, got ring. Use all-gather.",
+                    )
                 continue
             self.check_group(collective.group)
 

@@ -19,7 +19,14 @@ from libra.design import Design
 from libra.errors import InputError, Place, Problem, in_file_order, shown
 from libra.scenarios import add_scenarios
 from libra.schema import read_design_file
-from libra.yaml_source import Override, Source, apply_overrides, read_yaml, value_at
+from libra.yaml_source import (
+    Override,
+    Source,
+    apply_overrides,
+    read_yaml,
+    split_path,
+    value_at,
+)
 
 __all__ = ["DesignReader", "load_design", "restore_design"]
 
@@ -148,7 +155,7 @@ def _copied(source: Source, overrides: Sequence[Override]) -> Source:
     """Copy of a source, with overrides applied; what they leave alone stays the same object."""
     data = source.data
     if isinstance(data, dict):
-        touched = {override.path.split(".")[0] for override in overrides}
+        touched = {split_path(override.path)[0] for override in overrides}
         data = {k: copy.deepcopy(v) if k in touched else v for k, v in data.items()}
     result = replace(
         source,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from libra.accelerators import load_accelerator
 from libra.errors import FieldError, InputError, Problem, format_path
@@ -20,7 +22,7 @@ from libra.workload.data_parallel import (
     build_data_parallel_step,
 )
 from libra.workload.memory import MemoryPlan, NpuMemory, npu_memory
-from libra.workload.model import Model
+from libra.workload.model import Model, has_aligned_heads
 from libra.workload.roles import place_roles
 from libra.workload.training_plan import TrainingPlan
 from libra.workload.transformer import TransformerStep, build_step
@@ -70,7 +72,7 @@ def build_model_workload(
     if memory.total > accelerator.memory:
         raise FieldError("parallel", _too_large(model, plan, memory, accelerator))
     try:
-        step = build_step(model, plan, accelerator, groups, network.sizes, model.notes)
+        step = build_step(model, plan, accelerator, groups, network.sizes, _notes(model))
     except FieldError as error:
         raise FieldError(("accelerator", *error.place), error.message) from None
     return step, {name: group for name, group in groups.items() if _shown(name, group)}
@@ -111,6 +113,13 @@ def _data_parallel(
 
 def _shown(name: str, group: Group) -> bool:
     return name in ("tp", "dp") or (name in ("pp", "cp", "ep") and group.size > 1)
+
+
+def _notes(model: Model) -> tuple[str, ...]:
+    if has_aligned_heads(model):
+        return model.notes
+    slow = "heads whose dimension is no multiple of 8 run slower than predicted on tensor cores"
+    return (*model.notes, slow)
 
 
 def _model(entry: ModelEntry, folder: Path) -> Model:
@@ -157,33 +166,42 @@ def _too_large(model: Model, plan: TrainingPlan, memory: NpuMemory, chip: Accele
     )
 
 
-def _changes(plan: MemoryPlan) -> Iterator[tuple[str, MemoryPlan]]:
-    """Single changes that lower the memory, the cheapest in time first."""
+def _changes(plan: MemoryPlan) -> Iterator[tuple[str, MemoryPlan | None]]:
+    """Single changes that lower the memory, the cheapest in time first; None: not possible."""
     run = plan.activations
     for zero in range(plan.zero + 1, 4):
-        yield f"zero: {zero}", replace(plan, zero=zero)
+        yield f"zero: {zero}", _changed(plan, zero=zero)
     for word in (Recomputation.SELECTIVE, Recomputation.FULL):
         if run.recomputation is not word and run.recomputation is not Recomputation.FULL:
-            changed = replace(run, recomputation=word)
-            yield f"recomputation: {word.value}", replace(plan, activations=changed)
+            yield f"recomputation: {word.value}", _changed(plan, {"recomputation": word})
     if run.micro_batch > 1:
-        changed = replace(run, micro_batch=1)
         count = plan.micro_batches * run.micro_batch
-        yield "micro: 1", replace(plan, activations=changed, micro_batches=count)
+        yield "micro: 1", _changed(plan, {"micro_batch": 1}, micro_batches=count)
     for degree in (2, 4, 8, 16):
         if plan.dp % degree == 0:
             less = plan.dp // degree
             more = plan.micro_batches * degree
             words = f"pp: {plan.pp * degree}, dp: {less}"
-            yield words, replace(plan, pp=plan.pp * degree, dp=less, micro_batches=more)
+            yield words, _changed(plan, pp=plan.pp * degree, dp=less, micro_batches=more)
             expert = run.expert_tp * degree if run.expert_tp > 1 else 1
-            yield f"tp: {run.tp * degree}, dp: {less}", replace(
-                plan, dp=less, micro_batches=more,
-                activations=replace(run, tp=run.tp * degree, expert_tp=expert),
-            )  # fmt: skip
+            wider = {"tp": run.tp * degree, "expert_tp": expert}
+            words = f"tp: {run.tp * degree}, dp: {less}"
+            yield words, _changed(plan, wider, dp=less, micro_batches=more)
 
 
-def _fits(model: Model, plan: MemoryPlan, chip: Accelerator) -> bool:
+def _changed(
+    plan: MemoryPlan, run: Mapping[str, Any] = MappingProxyType({}), **fields: Any
+) -> MemoryPlan | None:
+    """Plan with other fields, and its activations with others; None: they contradict each other."""
+    try:
+        return replace(plan, activations=replace(plan.activations, **run), **fields)
+    except FieldError:
+        return None
+
+
+def _fits(model: Model, plan: MemoryPlan | None, chip: Accelerator) -> bool:
+    if plan is None:
+        return False
     try:
         return npu_memory(model, plan).total <= chip.memory
     except FieldError:

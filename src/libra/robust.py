@@ -16,6 +16,9 @@ __all__ = ["ScenarioResult", "robust_value", "scenario_results"]
 
 Floats = NDArray[np.float64]
 
+_ALLOWANCE = 1e-6
+"""Part of a limit by which bandwidths on it may seem to be over it."""
+
 
 @dataclass(frozen=True)
 class ScenarioResult:
@@ -33,6 +36,8 @@ class ScenarioResult:
         since they limit no bandwidth.
     nominal : float
         Step time at the bandwidths that are best for the design without scenarios [s].
+    nominal_allowed : bool
+        Whether those bandwidths meet the scenario's linear constraints.
     """
 
     name: str
@@ -40,6 +45,7 @@ class ScenarioResult:
     step_time: float
     best: float | None
     nominal: float
+    nominal_allowed: bool = True
 
     @property
     def regret(self) -> float | None:
@@ -61,6 +67,7 @@ class ScenarioResult:
             "regret": self.regret,
             "nominal_step_time_s": self.nominal,
             "nominal_regret": self.nominal_regret,
+            "nominal_allowed": self.nominal_allowed,
         }
 
 
@@ -108,6 +115,10 @@ def scenario_results(
             for part in (times, others)
         )
         known = None if np.isnan(least) else least
-        found.append(ScenarioResult(scenario.name, scenario.share, here, known, there))
+        allowed = all(
+            scenario.design.row_slack(row, nominal) >= -_ALLOWANCE * abs(row.bound)
+            for row in scenario.design.rows
+        )
+        found.append(ScenarioResult(scenario.name, scenario.share, here, known, there, allowed))
         at += len(weights)
     return tuple(found)

@@ -269,11 +269,16 @@ def _scenario_table(result: Result) -> Table:
             f"{s.share:.1%}",
             format_time(s.step_time),
             "no limit" if s.best is None else format_time(s.best),
-            *("" if r is None else f"{max(r - 1, 0):.3%}" for r in (s.regret, s.nominal_regret)),
+            _regret(s.regret),
+            _regret(s.nominal_regret) if s.nominal_allowed else "breaks a limit",
         )
     if len(ordered) > _MOST_SCENARIOS:
         table.add_row(f"… {len(ordered) - _MOST_SCENARIOS} more")
     return table
+
+
+def _regret(ratio: float | None) -> str:
+    return "" if ratio is None else f"{max(ratio - 1, 0):.3%}"
 
 
 def _price_table(ranges: Sequence[PriceRange]) -> Table:

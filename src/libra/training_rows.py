@@ -2,8 +2,8 @@
 
 A row says what ran by its columns: sizes of the model, degrees, batch, recomputation, precision,
 GPU. What the software of a set of rows did (`SOFTWARE`) is assumed, see docs/validation.md. The
-network is the GPU's preset cluster; where a row's notes print another bandwidth between nodes, it
-is that.
+network is the GPU's preset cluster, or that of the system if one is known (`CLUSTERS`); where a
+row's notes print another bandwidth between nodes, it is that.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ ACCELERATORS = {
     "GB200": "gb200",
     "GB300": "gb300",
 }
+CLUSTERS = {"bloom-jz": "jean-zay-a100"}
+"""Preset clusters of sets whose system was measured on its own; of others the GPU's."""
 _NONE = Overlap(tp_gradients=False, dp=False, zero=False, pp=False, cp=False)
 
 
@@ -79,27 +81,32 @@ class Software:
 
 
 _MEGATRON_2021 = Software(
-    False, True, MEGATRON_MIXED, 4.0, _NONE, False,
-    "Megatron-LM of 2021: no fused attention, 32-bit gradients summed up by a kernel of their own, "
-    "nothing overlaps",
+    False, True, DEEPSPEED_FP16, 2.0, _NONE, False,
+    "Megatron-LM of 2021: no fused attention, 16-bit gradients summed up by a kernel of their own, "
+    "nothing overlaps but the gradients of rows without pipeline (run_table_1.sh: --fp16 without "
+    "--accumulate-allreduce-grads-in-fp32, --DDP-impl torch where pp is 1, else local)",
 )  # fmt: skip
 _MEGATRON_2022 = replace(
     _MEGATRON_2021,
+    states=MEGATRON_MIXED,
+    gradient=4.0,
     overlap=replace(_NONE, tp_gradients=True),
     fused_accumulation=True,
     about="Megatron-LM of 2022: no fused attention, 32-bit gradients (18 bytes a parameter, "
     "Korthikanti et al. 2022, figure 1) summed up by the product that gives them, the backward "
-    "pass's tensor-parallel collectives overlap",
+    "pass's tensor-parallel collectives overlap (github NVIDIA/Megatron-LM @55ba1f7b96: defaults "
+    "of megatron/arguments.py and mpu/layers.py)",
 )
 _DEEPSPEED = replace(
     _MEGATRON_2021,
-    states=DEEPSPEED_FP16,
-    gradient=2.0,
-    about="Megatron-DeepSpeed: as Megatron-LM of 2021, but 16-bit gradients",
+    about="Megatron-DeepSpeed: no fused attention, 16-bit gradients, nothing overlaps (github "
+    "bigscience-workshop/Megatron-DeepSpeed @ae6277f5, microsoft/DeepSpeed @2151c787a: default of "
+    "overlap_comm, messages of a pipeline split over tensor parallelism)",
 )
 _FSDP = Software(
     True, False, FP32, 4.0, Overlap(), False,
-    "PyTorch FSDP with FlashAttention, prefetching; 32-bit weights, 16-bit copies",
+    "PyTorch FSDP with FlashAttention, prefetching; 32-bit weights, 16-bit copies (github "
+    "mosaicml/llm-foundry @8c8dd48 scripts/train/benchmarking/sweep.py)",
 )  # fmt: skip
 _MEGATRON_CORE = Software(
     True, False, MEGATRON_MIXED, 4.0, Overlap(ep=True), True,
@@ -111,7 +118,7 @@ SOFTWARE: Mapping[str, Software] = {
     "mt-nlg": _DEEPSPEED,
     "sc21-table2": replace(
         _DEEPSPEED, overlap=replace(_NONE, zero=True, dp=True),
-        about="DeepSpeed ZeRO-3, prefetching",
+        about="DeepSpeed ZeRO-3, prefetching (default of overlap_comm there)",
     ),
     "korthikanti-2022-table5": _MEGATRON_2022,
     "vtrain-multi": replace(_DEEPSPEED, about="Megatron-DeepSpeed, not overlapped"),
@@ -170,8 +177,16 @@ class SkippedRow:
     reason: str
 
 
-def read_training_rows(path: Path) -> tuple[list[TrainingRow], list[SkippedRow]]:
+def read_training_rows(
+    path: Path, software: Mapping[str, Software] = SOFTWARE
+) -> tuple[list[TrainingRow], list[SkippedRow]]:
     """Rows of a CSV file of measured training steps that map to a design, and the others.
+
+    Parameters
+    ----------
+    path : Path
+    software : mapping of str to Software
+        What the software of each set did.
 
     Raises
     ------
@@ -198,7 +213,7 @@ def read_training_rows(path: Path) -> tuple[list[TrainingRow], list[SkippedRow]]
     for raw in reader:
         values = {k: (v or "").strip() for k, v in raw.items() if k is not None}
         try:
-            rows.append(map_row(values))
+            rows.append(map_row(values, software))
         except (FieldError, ValueError) as error:
             reason = error.message if isinstance(error, FieldError) else str(error)
             where = getattr(error, "field_name", "")
@@ -234,8 +249,8 @@ def row_seconds(values: Mapping[str, str]) -> float:
     if values.get("seconds_per_iteration"):
         return float(values["seconds_per_iteration"])
     if values.get("tokens_per_s_per_gpu"):
-        tokens = float(values["global_batch"]) * float(values["seq"])
-        return tokens / float(values["tokens_per_s_per_gpu"]) / float(values["gpus"])
+        tokens = _whole(values, "global_batch") * _whole(values, "seq")
+        return tokens / float(values["tokens_per_s_per_gpu"]) / _whole(values, "gpus")
     return 0.0
 
 
@@ -248,7 +263,7 @@ def _whole(values: Mapping[str, str], key: str, default: int | None = None) -> i
     return int(float(text))
 
 
-def map_row(values: Mapping[str, str]) -> TrainingRow:
+def map_row(values: Mapping[str, str], known: Mapping[str, Software] = SOFTWARE) -> TrainingRow:
     """Design of a row.
 
     Raises
@@ -262,7 +277,7 @@ def map_row(values: Mapping[str, str]) -> TrainingRow:
     if not seconds:
         raise ValueError("no time: neither seconds_per_iteration nor tokens_per_s_per_gpu")
     accelerator = _accelerator(values)
-    software = SOFTWARE.get(values["set"])
+    software = known.get(values["set"])
     if software is None:
         raise ValueError("not known what the software of this set overlaps and fuses")
     model = row_model(values)
@@ -286,11 +301,13 @@ def map_row(values: Mapping[str, str]) -> TrainingRow:
 def _accelerator(values: Mapping[str, str]) -> Accelerator:
     word = values["gpu"].split(" (")[0]
     if word.startswith("TPU"):
-        raise ValueError("a slice of a TPU pod, whose shape no column tells")
+        raise ValueError("the efficiencies of a TPU's preset are bounds that nobody measured")
     if word not in ACCELERATORS:
         raise ValueError(f"no preset for the GPU, got {word!r}")
     accelerator = load_accelerator(ACCELERATORS[word])
-    if "(DGX-A100)" in values["gpu"]:  # the 40 GB card's preset cluster is a cloud's
+    if values["set"] in CLUSTERS:
+        accelerator = replace(accelerator, cluster=load_cluster(CLUSTERS[values["set"]]))
+    elif "(DGX-A100)" in values["gpu"]:  # the 40 GB card's preset cluster is a cloud's
         accelerator = replace(accelerator, cluster=load_cluster("dgx-a100"))
     return accelerator
 
@@ -391,6 +408,9 @@ def _plan(values: Mapping[str, str], software: Software, model: Model) -> Traini
     states, gradient = software.states, software.gradient
     if values["set"] == "bloom-jz" and precision is Precision.BF16:
         states, gradient = DEEPSPEED_BF16, 4.0
+    overlap = software.overlap
+    if values["set"] == "megatron-sc21-table1" and pp == 1:
+        overlap = replace(overlap, dp=True)
     if "(PURE)" in values.get("notes", ""):
         gradient = 2.0
     run = ActivationPlan(
@@ -409,7 +429,7 @@ def _plan(values: Mapping[str, str], software: Software, model: Model) -> Traini
         memory,
         precision,
         gradient=gradient,
-        overlap=software.overlap,
+        overlap=overlap,
         fused_accumulation=software.fused_accumulation,
         bucket=_BUCKET,
     )
@@ -420,14 +440,16 @@ _BUCKET = 100e6
 
 
 def _chunks(layers: int, parts: int) -> tuple[int, ...]:
-    """Blocks of each part: equal; or embedding and head count as one each; or as equal as can be.
+    """Blocks of each part: equal; embedding and head one each; or as many as fit, the last short.
 
-    The second is the partition of Megatron-DeepSpeed by ``type:transformer|embedding``.
+    The second is the partition of Megatron-DeepSpeed by ``type:transformer|embedding``, the third
+    its partition without: 78 blocks on 12 stages are 11 times 7 and 1 (github
+    bigscience-workshop/bigscience @9e64ede train/tr11-176B-ml/chronicles-prequel.md, Re-do).
     """
     if layers % parts == 0:
         return ()
     if (layers + 2) % parts == 0 and parts > 1:
         each = (layers + 2) // parts
         return (each - 1, *(each,) * (parts - 2), each - 1)
-    few, more = divmod(layers, parts)
-    return tuple(few + (k < more) for k in range(parts))
+    each = -(-layers // parts)
+    return tuple(min(each, max(layers - k * each, 0)) for k in range(parts))

@@ -16,6 +16,7 @@ from libra.network import Dimension, Network, Topology
 from libra.placement import Group
 from libra.timing import build_timing, critical_path
 from libra.training_rows import SkippedRow, TrainingRow, read_training_rows
+from libra.workload.model import has_aligned_heads
 from libra.workload.roles import MEGATRON_ORDER, place_roles
 from libra.workload.transformer import build_step
 
@@ -74,7 +75,11 @@ class Validation:
     skipped: tuple[SkippedRow, ...]
 
     def sets(self) -> dict[str, Residuals]:
-        """Residuals by set; ``all`` for all rows."""
+        """Residuals by set; ``all`` for all rows.
+
+        A set with rows whose heads are not aligned (`libra.workload.model.has_aligned_heads`) comes
+        a second time without them.
+        """
         return _by_set(self.predictions, flat=False)
 
     def baseline(self) -> dict[str, Residuals]:
@@ -84,9 +89,13 @@ class Validation:
 
 def _by_set(predictions: Sequence[Prediction], *, flat: bool) -> dict[str, Residuals]:
     table: dict[str, list[tuple[float, float]]] = {}
+    mixed = {p.row.set for p in predictions if not has_aligned_heads(p.row.model)}
     for p in predictions:
         pair = (p.flat if flat else p.predicted, p.row.seconds)
-        for key in (p.row.set, "all"):
+        keys = [p.row.set, "all"]
+        if p.row.set in mixed and has_aligned_heads(p.row.model):
+            keys.append(f"{p.row.set}, aligned heads")
+        for key in keys:
             table.setdefault(key, []).append(pair)
     return {key: residuals_of(*np.array(pairs).T) for key, pairs in table.items()}
 

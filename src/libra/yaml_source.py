@@ -18,7 +18,7 @@ import yaml
 from libra.errors import InputError, Key, Place, Problem, format_path, nearest, shown
 from libra.files import read_text
 
-__all__ = ["Override", "Source", "apply_overrides", "read_yaml"]
+__all__ = ["Override", "Source", "apply_overrides", "read_yaml", "split_path", "value_at"]
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 24
@@ -279,10 +279,22 @@ def plain_scalar(text: str) -> str | int | float | bool | None:
     return text
 
 
+def split_path(path: str) -> list[str]:
+    """Parts of a path; what stands in brackets is a part of its own, as in messages.
+
+    Examples
+    --------
+    >>> split_path("workloads[0].batch.micro") == split_path("workloads.0.batch.micro")
+    True
+    """
+    return re.sub(r"\[([^][]+)\]", r".\1", path).removeprefix(".").split(".")
+
+
 def apply_override(source: Source, override: Override) -> None:
     """Set one value by its dotted path.
 
-    A part of a path is a key, an index of a list from 0, or an item's name (else tier, or file).
+    A part of a path is a key, an index of a list from 0, or an item's name (else tier, model or
+    file); ``workloads[0]`` and ``workloads.0`` are the same.
 
     ``constraints.LEFT`` sets the right side of the constraint whose left side is LEFT, so that
     ``constraints.total=500 GB/s`` turns ``total <= 1000 GB/s`` into ``total <= 500 GB/s``.
@@ -292,7 +304,7 @@ def apply_override(source: Source, override: Override) -> None:
     ValueError
         If the path leads nowhere.
     """
-    keys = override.path.split(".")
+    keys = split_path(override.path)
     if keys[0] == "constraints" and len(keys) > 1 and not keys[1].isdigit():
         _override_constraint(source, ".".join(keys[1:]), override)
         return
@@ -322,7 +334,7 @@ def _step(here: Any, key: str) -> Key:
     if isinstance(here, list):
         if re.fullmatch("[0-9]{1,9}", key) and int(key) < len(here):
             return int(key)
-        # An item without a name of its own goes by its tier or by what its file is called.
+        # An item without a name of its own goes by its tier, model or by what its file is called.
         names = [_item_name(item) for item in here]
         if names.count(key) == 1:
             return names.index(key)
@@ -337,7 +349,7 @@ def _step(here: Any, key: str) -> Key:
 def _item_name(item: Any) -> str | None:
     if not isinstance(item, dict):
         return None
-    name = item.get("name") or item.get("tier")
+    name = item.get("name") or item.get("tier") or item.get("model")
     if name is None and isinstance(item.get("trace"), str):
         name = PurePath(item["trace"]).stem
     return name if isinstance(name, str) else None
@@ -353,7 +365,7 @@ def value_at(source: Source, path: str) -> Any:
     ValueError
         If the path leads nowhere.
     """
-    keys = path.split(".")
+    keys = split_path(path)
     if keys[0] == "constraints" and len(keys) > 1 and not keys[1].isdigit():
         k, _ = _find_constraint(source, ".".join(keys[1:]))
         return re.split("<=|>=|==", source.data["constraints"][k])[1].strip()

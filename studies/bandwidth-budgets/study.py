@@ -11,6 +11,7 @@ from libra.evaluate import evaluate_design
 from libra.load import DesignReader
 from libra.presets import example_folder
 from libra.sweep import Axis, sweep_design
+from libra.units import format_time
 
 MODELS = ("turing-nlg", "gpt-3", "msft-1t")
 NETWORKS = ("3D", "4D")
@@ -57,13 +58,13 @@ def figures() -> dict[str, Any]:
         {
             "model": "",
             "network": "",
-            "budget, GB/s": ",d",
-            "equal split, s": ".2f",
-            "best time, s": ".2f",
+            "GB/s": ",d",
+            "equal split": format_time,
+            "best time": format_time,
             "speed-up": ".2f",
-            "speed-up of the best per cost": ".2f",
-            "per cost, best time": ".2f",
-            "per cost, best per cost": ".2f",
+            "its gain per cost": ".2f",
+            "best gain per cost": ".2f",
+            "its speed-up": ".2f",
         },
         [_shown(at[m, n, b]) for m in MODELS for n in NETWORKS for b in (100, 300, 1000)],
     )
@@ -71,13 +72,10 @@ def figures() -> dict[str, Any]:
         {
             "model": "",
             "network": "",
-            "budget, GB/s": ",d",
-            "communication, there": ".0%",
-            "communication, here": ".0%",
-            "speed-up, there": ".2f",
-            "speed-up, here": ".2f",
-            "per cost, there": ".2f",
-            "per cost, here": ".2f",
+            "GB/s": ",d",
+            "communication": "",
+            "speed-up of the best time": "",
+            "best gain per cost": "",
         },
         [_beside(key, at) for key in REFERENCE],
     )
@@ -118,8 +116,8 @@ _OBJECTIVES = Axis("objective", ("time", "time-cost"))
 
 
 def _shown(row: dict[str, Any]) -> list[Any]:
-    keys = ("model", "network", "budget", "equal", "best", "speedup", "gain_speedup")
-    return [row[key] for key in (*keys, "gain_of_fast", "gain")]
+    keys = ("model", "network", "budget", "equal", "best", "speedup", "gain_of_fast", "gain")
+    return [row[key] for key in (*keys, "gain_speedup")]
 
 
 def _beside(key: tuple[str, str, int], at: dict[Any, dict[str, Any]]) -> list[Any]:
@@ -130,15 +128,13 @@ def _beside(key: tuple[str, str, int], at: dict[Any, dict[str, Any]]) -> list[An
     there = {b: REFERENCE[model, network, b][0] for b in (300, 1000)}
     here = {b: at[model, network, b]["best"] for b in (300, 1000)}
     shares = [_communication(times, budget) for times in (there, here)]
-    speedups = [equal / fast, row["speedup"]]
     return [
         model,
         network,
         budget,
-        *shares,
-        *speedups,
-        equal * equal_cost / (cheap * cost),
-        row["gain"],
+        f"{shares[0]:.0%} / {shares[1]:.0%}",
+        f"{equal / fast:.2f} / {row['speedup']:.2f}",
+        f"{equal * equal_cost / (cheap * cost):.2f} / {row['gain']:.2f}",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def figures() -> dict[str, Any]:
         {
             "prices of the pod": "",
             "USD/(GB/s)": ".1f",
-            **{f"{name}, GB/s": ".1f" for name in PRICES},
+            **{f"{name}, GB/s": _three_digits for name in PRICES},
             "step, s": ".2f",
             "loss of LIBRA's answer": ".1%",
         },
@@ -131,6 +132,11 @@ def _under(reader: DesignReader, nominal: Result, name: str) -> list[Any]:
 
 def _ends(found: PriceRange) -> tuple[float, float]:
     return found.low, min(found.high, 100.0)
+
+
+def _three_digits(number: float) -> str:
+    """Number as exactly as a flat optimum says it."""
+    return f"{number:.{max(0, 2 - math.floor(math.log10(number)))}f}"
 
 
 def _factor(factor: float) -> str:

@@ -89,7 +89,9 @@ def scenario_card(item: Item, key: str) -> Html:
             format_time(s["step_time_s"]),
             format_time(s["best_s"]),
             f"{max(s['regret'] - 1, 0):.3%}",
-            f"{max(s['nominal_regret'] - 1, 0):.3%}",
+            f"{max(s['nominal_regret'] - 1, 0):.3%}"
+            if s.get("nominal_allowed", True)
+            else "breaks a limit",
         ]
         for s in sorted(found, key=lambda s: -s["regret"])
     ]

@@ -14,10 +14,12 @@ from libra.workload.model import Model, model_blocks
 __all__ = ["CUDA_CONTEXT", "deepspeed_bf16_reserved", "deepspeed_fp16_reserved"]
 
 CUDA_CONTEXT = 1573 * 2.0**20
-"""Of the device's context and kernels on an A100 [bytes]; github bigscience-workshop/bigscience
+"""Of the device's context and kernels on an A100 of 40 GB [bytes], "probably about the same" on
+that of 80 GB; github bigscience-workshop/bigscience @9e64ede
 train/tr11-176B-ml/chronicles-prequel.md: 1573 MiB."""
 _REDUCE_BUCKET = 500_000_000
-"""Elements of DeepSpeed's buffer for gradients on their way (default of ``reduce_bucket_size``)."""
+"""Elements of DeepSpeed's buffer for gradients on their way (default of ``reduce_bucket_size`` in
+deepspeed/runtime/zero/constants.py of github microsoft/DeepSpeed @2151c787a)."""
 _DOUBLE_BYTES = 8
 _FP32_BYTES = 4
 
@@ -46,7 +48,7 @@ def _stage_results(model: Model, plan: MemoryPlan) -> float:
     """Result of the first stage for each micro-batch in flight [bytes].
 
     The pipeline keeps it beside the activations: ``pipe_buffers`` of
-    deepspeed/runtime/pipe/engine.py in github microsoft/DeepSpeed.
+    deepspeed/runtime/pipe/engine.py in github microsoft/DeepSpeed @2151c787a.
     """
     run = plan.activations
     count = sum(in_flight_chunks(plan, 0)) if plan.pp > 1 else 0
@@ -59,7 +61,7 @@ def deepspeed_fp16_reserved(model: Model, plan: MemoryPlan) -> float:
     The device's context; stages' results; the bucket through which gradients are reduced; a 16-bit
     copy of the gradients that the NPU updates, and the largest of these in 64 bits, whose norm is
     taken so (``step`` and ``get_grad_norm_direct`` of deepspeed/runtime/zero/stage_1_and_2.py in
-    github microsoft/DeepSpeed).
+    github microsoft/DeepSpeed @2151c787a).
 
     Parameters
     ----------
@@ -79,7 +81,7 @@ def deepspeed_bf16_reserved(model: Model, plan: MemoryPlan) -> float:
 
     The device's context; stages' results; and a 32-bit copy of the largest 16-bit gradient while it
     is added to the sum (``update_hp_grads`` of deepspeed/runtime/bf16_optimizer.py in github
-    microsoft/DeepSpeed).
+    microsoft/DeepSpeed, July 2022).
 
     Parameters
     ----------

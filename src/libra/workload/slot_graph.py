@@ -2,8 +2,8 @@
 
 A slot is a chain of segments. A segment may need weights that are gathered before it, and may start
 a reduction of gradients that only the end of the step waits for; communication beside its
-computation ends with it. The last segment may send to the next stage. After its last slot a stage
-waits for its reductions, updates its weights and gathers them.
+computation, or beside a part of it, ends with it. The last segment may send to the next stage.
+After its last slot a stage waits for its reductions, updates its weights and gathers them.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ class Segment:
         Communication between its computations, and how often.
     beside : tuple of (Collective, float)
         Communication that runs beside its computations.
+    within : float
+        Part of `compute` that runs beside `behind` alone [s].
+    behind : tuple of (Collective, float)
+        Communication that runs beside that part of its computations.
     gather : tuple of (Collective, float)
         What must be there before.
     reduce : tuple of (Collective, float)
@@ -64,6 +68,8 @@ class Segment:
     compute: float
     blocking: Counts = ()
     beside: Counts = ()
+    within: float = 0.0
+    behind: Counts = ()
     gather: Counts = ()
     reduce: Counts = ()
     ahead: Ahead = Ahead.ONE
@@ -123,7 +129,10 @@ def _template(kind: SlotKind) -> _Template:
         if segment.gather:
             start = {Ahead.NOT: ends[-1:], Ahead.ONE: ends[-2:-1], Ahead.ALL: []}[segment.ahead]
             ready.append(made.add(0.0, segment.gather, start))
-        here = made.add(segment.compute, segment.blocking, ready)
+        here = made.add(segment.compute - segment.within, segment.blocking, ready)
+        if segment.behind:
+            part = made.add(segment.within, (), [here])
+            here = made.add(0.0, (), [part, made.add(0.0, segment.behind, [here])])
         if segment.beside:
             beside = made.add(0.0, segment.beside, ready)
             here = made.add(0.0, (), [here, beside])

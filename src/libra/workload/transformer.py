@@ -28,7 +28,7 @@ from libra.workload.memory import (
     npu_memory,
 )
 from libra.workload.model import LayerKind, Model, model_blocks
-from libra.workload.operators import Operator
+from libra.workload.operators import Operator, OperatorKind
 from libra.workload.pipeline import peers
 from libra.workload.slot_graph import Ahead, Ending, Segment, SlotKind, slot_graph
 from libra.workload.slots import schedule_slots
@@ -194,10 +194,19 @@ def _head_piece(model: Model, plan: TrainingPlan, groups: Groups) -> Piece:
 
 @dataclass(frozen=True)
 class Work:
-    """What a piece costs on an accelerator: seconds of its forward and its backward pass."""
+    """What a piece costs on an accelerator.
+
+    Attributes
+    ----------
+    forward, backward : float
+        Its two passes [s].
+    attention : tuple of float
+        Part of each that is attention to keys and values [s].
+    """
 
     forward: float
     backward: float
+    attention: tuple[float, float] = (0.0, 0.0)
 
 
 def time_pieces(pieces: Sequence[Piece], accelerator: Accelerator) -> list[Work]:
@@ -210,7 +219,11 @@ def time_pieces(pieces: Sequence[Piece], accelerator: Accelerator) -> list[Work]
             owner += [2 * k + (phase > 0)] * len(found)
     times = operator_times(operators, accelerator)
     sums = np.bincount(owner, times, 2 * len(pieces)).tolist()
-    return [Work(sums[2 * k], sums[2 * k + 1]) for k in range(len(pieces))]
+    core = np.array([o.kind is OperatorKind.ATTENTION for o in operators])
+    inner = np.bincount(owner, times * core, 2 * len(pieces)).tolist()
+    return [
+        Work(sums[k], sums[k + 1], (inner[k], inner[k + 1])) for k in range(0, 2 * len(pieces), 2)
+    ]
 
 
 def build_step(
@@ -380,7 +393,9 @@ class _Slots:
         dense, expert = 0.0, 0.0
         blocking: dict[Collective, float] = {}
         beside: dict[Collective, float] = {}
-        overlap = self.plan.overlap
+        ring: dict[Collective, float] = {}
+        overlap, members = self.plan.overlap, self.groups["cp"].size
+        within = 0.0
         for piece, count in bucket:
             work = self.work[piece]
             compute += count * (work.forward if forward else work.backward)
@@ -390,8 +405,11 @@ class _Slots:
                 found.forward if forward else [*found.backward, *found.recomputation]
             ):
                 hidden = getattr(overlap, role) or (role == "tp_gradients" and overlap.tp)
-                into = beside if hidden else blocking
+                into = (ring if role == "cp" else beside) if hidden else blocking
                 into[collective] = into.get(collective, 0.0) + count * n
+            # The last block of keys and values has come when attention to it begins.
+            attention = count * work.attention[not forward]
+            within += attention * (members - 1) / members
         plan, groups = self.plan, self.groups
         ahead = Ahead.ALL if self.zero < 3 else Ahead.ONE
         ahead = ahead if overlap.zero else Ahead.NOT
@@ -399,6 +417,8 @@ class _Slots:
             compute,
             tuple(blocking.items()),
             tuple(beside.items()),
+            within if ring else 0.0,
+            tuple(ring.items()),
             weight_counts(dense, expert, plan, groups) if gather else (),
             gradient_counts(dense, expert, plan, groups) if reduce else (),
             ahead,

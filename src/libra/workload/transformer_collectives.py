@@ -9,7 +9,7 @@ experts exchange tokens by all-to-all, before and after.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from libra.collectives import Collective, CollectiveKind
 from libra.placement import Group
@@ -25,6 +25,7 @@ __all__ = [
     "add_tensor",
     "block_collectives",
     "gradient_counts",
+    "ring_neighbours",
     "weight_counts",
 ]
 
@@ -113,7 +114,12 @@ def add_tensor(
 def _add_context(
     found: PhaseCollectives, attention: Attention, plan: TrainingPlan, groups: Groups
 ) -> None:
-    """Keys and values in both passes, and the gradients of them in the second."""
+    """Keys and values in both passes, and the gradients of them in the second.
+
+    On a ring of n members each passes its neighbour a block of keys and values n - 1 times. In the
+    backward pass their gradients travel as well, n times, because they end where they belong (Liu
+    et al. 2023, arXiv 2310.01889, section 3 and appendix A).
+    """
     run, group = plan.memory.activations, groups["cp"]
     if group.size == 1:
         return
@@ -126,10 +132,17 @@ def _add_context(
         found.forward.append(("cp", gather, 1.0))
         found.backward += [("cp", gather, 1.0), ("cp", scatter, 1.0)]
         return
-    # A ring passes the same bytes as an all-gather; gradients travel with keys and values.
-    ring = Collective(CollectiveKind.ALL_GATHER, here * group.size, group)
-    found.forward.append(("cp", ring, 1.0))
-    found.backward.append(("cp", ring, 2.0))
+    message = Collective(CollectiveKind.POINT_TO_POINT, here, ring_neighbours(group))
+    found.forward.append(("cp", message, group.size - 1.0))
+    found.backward.append(("cp", message, 2.0 * group.size - 1.0))
+
+
+def ring_neighbours(group: Group) -> Group:
+    """Two neighbours on a ring through a group; where it turns, they differ in all its dimensions.
+
+    A step of the ring ends when the slowest pair has sent, so that this pair stands for all.
+    """
+    return replace(group, extents=tuple(min(e, 2) for e in group.extents))
 
 
 def _add_experts(
