@@ -103,6 +103,8 @@ def indented_code(path):
 
 def comparable(text):
     """Lines without trailing spaces and rules, what the run took, gaps and last digits."""
+    text = re.sub(r" by more than\s+\S+ of it\.", ".", text)
+    text = re.sub(r"<= [\d.]+ ms'", "<= … ms'", text)
     text = re.sub(r"Solved in [\d.,]+ m?s", "Solved in …", text)
     text = re.sub(r'"seconds": [\d.e-]+', '"seconds": …', text)
     text = re.sub(r"\b\d(\.\d+)?e-\d\d\b", "…e", text)

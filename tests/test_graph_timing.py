@@ -1,5 +1,6 @@
 """Step graphs and their timing against path enumeration; laws of the step time."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -20,9 +21,11 @@ from helpers import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from libra.collectives import Algorithm, CollectiveModel
 from libra.errors import FieldError
 from libra.evaluate import evaluate_design
 from libra.jit import compiled, faster
+from libra.network import Network
 from libra.timing import _walk, build_timing, critical_path
 from libra.workload.graph import StepGraph, chain_graph
 
@@ -255,6 +258,18 @@ def test_busy_times_count_all_collectives_and_limits_name_the_slowest():
     assert [(c.count, c.limited_by) for c in w.collectives] == [(2, ("a",)), (1, ("a",))]
     (w,) = evaluate_design(d, [24 * GB, 7 * GB]).workloads
     assert w.collectives[0].limited_by == ("a", "b")
+
+
+@pytest.mark.parametrize("algorithm", list(Algorithm))
+@given(seed=seeds)
+def test_a_step_uses_no_dimension_for_longer_than_it_lasts(algorithm, seed):
+    rng = np.random.default_rng(seed)
+    d, inside = random_design(rng, 3)
+    dimensions = [dataclasses.replace(x, in_network=False) for x in d.network.dimensions]
+    model = CollectiveModel(algorithm=algorithm, chunks=[None, 1, 4][seed % 3])
+    d = dataclasses.replace(d, network=Network(tuple(dimensions)), collectives=model)
+    for w in evaluate_design(d, inside * np.exp(rng.normal(size=3))).workloads:
+        assert max(w.busy) <= w.exposed_communication * (1 + 1e-12)
 
 
 def test_a_collective_runs_more_than_zero_times():

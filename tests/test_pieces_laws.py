@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from libra.collectives import Algorithm, CollectiveModel
 from libra.network import Network
-from libra.pieces import Schedule, best_schedule
+from libra.pieces import Schedule, best_schedule, dimension_times, work_of_sets
 from libra.placement import Group
 
 seeds = st.integers(0, 2**32 - 1)
@@ -161,3 +161,63 @@ def test_relaxed_is_never_above_a_schedule_of_so_many_chunks(algorithm, chunks, 
 def test_relaxed_is_never_above_a_schedule_with_latency(algorithm):
     for seed in range(400):
         assert gap_below(seed, algorithm, None, COUNTS, latency=True) >= -1e-12
+
+
+# --- how much of its time a collective uses each dimension ---------------------------------------
+
+
+@algorithms
+@any_chunks
+@given(seed=seeds)
+def test_no_dimension_is_in_use_for_longer_than_the_collective_takes(algorithm, chunks, seed):
+    _, net, item, model, b = random_case(seed, algorithm=algorithm, chunks=chunks)
+    schedule = best_schedule(item, net, model, b)
+    times = dimension_times(item, net, model, schedule, b)
+    assert times.max() <= collective_time(item, net, model, b, schedule=schedule) * (1 + 1e-12)
+    assert ((times > 0) == (np.array(item.group.extents) > 1)).all()
+
+
+@given(seed=seeds)
+def test_an_ideal_collective_uses_its_slowest_dimensions_all_the_time(seed):
+    _, net, item, model, b = random_case(seed, latency=False, algorithm=IDEAL)
+    times = dimension_times(item, net, model, Schedule(None, IDEAL), b)
+    assert times.max() == pytest.approx(collective_time(item, net, model, b), rel=1e-12)
+
+
+@given(seed=seeds)
+def test_work_is_spread_feasibly_and_as_evenly_as_can_be(seed):
+    """Every set carries what it must, all together no more, and no move of work would even it out.
+
+    Work can move away from dimensions only while a set that holds them carries more than it must.
+    """
+    _, net, item, model, b = random_case(seed, algorithm=IDEAL)
+    sets = work_of_sets(item, net, model)
+    if sets is None:
+        return
+    times = dimension_times(item, net, model, Schedule(None, IDEAL), b)
+    inside, must = sets.forms > 0, np.diag(sets.coefficient)
+    carried = sets.forms @ (times * b)
+    assert (carried >= must * (1 - 1e-12)).all()
+    assert carried[inside.sum(axis=1).argmax()] == pytest.approx(must.max(), rel=1e-12)
+    used = inside.any(axis=0)
+    for level in set(times[used]):
+        slowest = used & (times >= level * (1 - 1e-12))
+        (k,) = np.flatnonzero((inside == slowest).all(axis=1))
+        assert carried[k] == pytest.approx(must[k], rel=1e-9)
+
+
+def test_spread_by_hand():
+    """4 GB: in the fixed order 4 and 2 GB, 2 GB in a dimension that comes last, 6 GB in all."""
+    net, item = network("SW(2)_SW(2)"), collective("all-reduce", 4e9, (2, 2))
+    model = CollectiveModel(algorithm=BALANCED)
+
+    def times(b, chunks=None):
+        return dimension_times(item, net, model, Schedule(chunks, BALANCED), np.array(b) * GB)
+
+    assert times([1, 1]) == pytest.approx([3, 3])
+    assert times([1, 3]) == pytest.approx([2, 4 / 3])  # the first cannot pass on more
+    assert times([2, 1]) == pytest.approx([2, 2])
+    assert times([1, 0.2]) == pytest.approx([4, 10])  # the second must carry its 2 GB
+    assert times([1, 1], 1) == pytest.approx([4, 2])  # a single chunk takes the fixed order
+    assert times([1, 1], 2) == pytest.approx([3.5, 2.5])
+    assert list(times([1, 0])) == [4, np.inf]

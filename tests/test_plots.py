@@ -192,20 +192,25 @@ def test_a_window_cuts_what_reaches_out_of_it(gpt):
     assert {r["share"] for r in found} == {1.0}
 
 
-def test_of_many_stages_the_first_ones_are_shown():
+def test_of_many_stages_the_ends_the_slowest_and_some_between_are_shown():
     net = network("RI(4)_SW(8)")
-    tasks = 12
-    g = dataclasses.replace(
-        chain(*[collective("all-reduce", 1e9, (4, 8))] * tasks, compute=1.0),
-        places=np.arange(tasks),
-    )
+    tasks = 20
+    g = chain(*[collective("all-reduce", 1e9, (4, 8))] * tasks, compute=1.0)
+    fixed = np.where(np.arange(tasks) == 15, 2.0, 1.0)
+    g = dataclasses.replace(g, fixed=fixed, places=np.arange(tasks))
     result = optimum(design(net, g, ["total <= 100 GB/s"]))
-    assert hidden_stages(result) == "The first 8 of 12 stages"
+    assert hidden_stages(result) == "8 of 20 stages"
     assert {r["lane"] for r in timeline_rows(result)} == {
         CRITICAL,
-        *(f"stage {k}, {what}" for k in range(8) for what in ("compute", "g")),
+        *(f"stage {k}, {w}" for k in (0, 3, 5, 8, 11, 15, 16, 19) for w in ("compute", "g")),
     }
-    assert "The first 8 of 12 stages" in json.dumps(specification(plots.plot_timeline(result)))
+    assert "8 of 20 stages" in json.dumps(specification(plots.plot_timeline(result)))
+    assert {r["lane"] for r in timeline_rows(result, stages=[4, 50])} == {
+        CRITICAL, "stage 4, compute", "stage 4, g",
+    }  # fmt: skip
+    assert hidden_stages(result, [4, 50]) == "1 of 20 stages"
+    with pytest.raises(FieldError, match=r"has the stages 0 to 19, got \[50\]\. Name one\."):
+        plots.plot_timeline(result, stages=[50])
 
 
 # --- frontiers, sweeps, tables -------------------------------------------------------------------
@@ -274,6 +279,10 @@ def test_validation():
     assert [r["error"] for r in validation_rows(frame)] == pytest.approx([0.1, -0.1])
     specification(plots.plot_validation(frame))
     specification(plots.plot_validation(frame.head(0)))
+    printed = [row | {"bytes": None} for row in frame.to_dicts()]
+    printed[1]["bytes"] = 5e10  # What other keys hold makes no difference.
+    assert validation_rows(printed) == validation_rows(frame)
+    specification(plots.plot_validation([]))
     with pytest.raises(FieldError, match="needs the columns id, set, predicted_s, measured_s"):
         plots.plot_validation(pl.DataFrame({"a": [1]}))
 

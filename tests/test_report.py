@@ -246,6 +246,21 @@ def test_scenarios_and_price_ranges_and_infinite_times(folder):
     assert "Not shown: the step never ends." in dead
 
 
+def test_scenarios_that_could_have_anything_alone_have_no_regret(folder):
+    settings = [
+        Override("objective", "cost"),
+        Override("constraints", "[time(gpt-3) <= 16 s]"),
+        Override(
+            "scenarios", "[{name: planned}, {name: fast, set: {workloads.gpt-3.compute_speed: 2}}]"
+        ),
+    ]
+    result = libra.optimize_design(libra.load_design(folder / "gpt-3-4d.yaml", settings))
+    assert [s.regret for s in result.scenarios] == [None, None]
+    text = text_of(render_report([result]))
+    assert text.count("no limit") == 2
+    assert "No regrets: nothing limits what the scenarios could have alone." in text
+
+
 def test_chunks_are_affine_in_the_page_s_pieces():
     """What two numbers of chunks give is what each of them gives."""
     d = libra.load_design(example_folder() / "gpt-3-4d.yaml")

@@ -1,5 +1,6 @@
 """The report in a browser: times as `libra evaluate` says, states, accessibility, no network."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -11,6 +12,8 @@ from helpers import chain, collective, design, network, random_design, random_gr
 
 import libra
 from libra import cli
+from libra.collectives import CollectiveModel
+from libra.network import Network
 from libra.plots import plot_result, save_chart
 from libra.presets import example_folder
 from libra.report import write_report
@@ -143,11 +146,22 @@ def test_sliders_show_what_evaluate_prints(running, pages, folder, name, capsys)
         assert complaints == []
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_graphs_and_prices(running, tmp_path, seed):
+@pytest.mark.parametrize(
+    ("seed", "model"),
+    [
+        *((seed, None) for seed in range(4)),
+        (4, CollectiveModel(algorithm="balanced")),
+        (5, CollectiveModel(algorithm="balanced", chunks=3)),
+        (6, CollectiveModel(algorithm="ideal")),
+    ],
+)
+def test_random_graphs_and_prices(running, tmp_path, seed, model):
     """The page's model, straight from its script, on graphs and workloads of any form."""
     rng = np.random.default_rng(seed)
     d, inside = random_design(rng, 3, is_chain=False, workloads=2, npu=1000.0)
+    if model is not None:
+        dimensions = [dataclasses.replace(x, in_network=False) for x in d.network.dimensions]
+        d = dataclasses.replace(d, network=Network(tuple(dimensions)), collectives=model)
     result = libra.evaluate_design(d, inside)
     write_report([result], tmp_path / "r.html")
     with opened(running, tmp_path / "r.html") as (page, complaints):

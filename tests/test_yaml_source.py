@@ -174,6 +174,13 @@ def test_overrides(read, override, place, value):
     assert source.locate(("list", 1, "name")) == (source.file, 4)
 
 
+@pytest.mark.parametrize("item", ["model: gpt-2", "trace: traces/gpt-2.txt", "model: gpt-2/c.json"])
+def test_an_item_goes_by_its_model_or_file(read, item):
+    source = read(f"list:\n  - {{tier: node}}\n  - {{{item}, v: 1}}\n", "list.gpt-2.v=2")
+    assert problems(source) == []
+    assert source.data["list"][1]["v"] == 2
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

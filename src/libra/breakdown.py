@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.collectives import Collective
+from libra.collectives import Algorithm, Collective
 from libra.design import Design
-from libra.pieces import Schedule
+from libra.pieces import Schedule, dimension_times
 from libra.timing import Path, StepTiming, critical_path
 from libra.units import GB_PER_S
 
@@ -73,9 +73,8 @@ class WorkloadResult:
     idle : float
         Time of the step in which the NPU that computes most computes nothing [s].
     busy : tuple of float
-        Time each dimension is in use during a step, with chunks in the fixed order of multi-rail
-        [s]. Balanced and ideal collectives move work away from a dimension that this would make
-        busy for longer than the step.
+        Time each dimension is in use during a step [s], see `libra.pieces.dimension_times`. Of
+        NPUs that differ (pipeline stages) the longest.
     collectives : tuple of CollectiveTime
         What the exposed communication consists of.
     """
@@ -119,10 +118,11 @@ def workload_result(
     timing: StepTiming,
     path: Path,
     bandwidth: Floats,
-    names: Sequence[str],
+    design: Design,
     schedules: Sequence[Schedule],
 ) -> WorkloadResult:
     """Breakdown of a workload's critical path, found at given bandwidths."""
+    names = design.network.names
     terms = timing.terms
     pieces, tau = terms.piece_times(bandwidth), terms.times(bandwidth)
     reach = terms.forms @ bandwidth
@@ -156,9 +156,26 @@ def workload_result(
         path.fixed,
         path.time - path.fixed,
         path.time - timing.graph.most_compute,
-        tuple(timing.busy(bandwidth).tolist()),
+        tuple(_busy(timing, bandwidth, design, schedules).tolist()),
         tuple(collectives),
     )
+
+
+def _busy(
+    timing: StepTiming, bandwidth: Floats, design: Design, schedules: Sequence[Schedule]
+) -> Floats:
+    """Time each dimension is in use during a step [s]."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(timing.traffic > 0, timing.traffic / bandwidth, 0.0)
+    for j, schedule in enumerate(schedules):
+        if schedule.order is not Algorithm.MULTI_RAIL:
+            item, model = timing.graph.collectives[j], design.collectives
+            each[j] = dimension_times(item, design.network, model, schedule, bandwidth)
+    counts, ends = timing.place_counts, np.isfinite(each)
+    times = counts @ np.where(ends, each, 0.0)
+    times[(counts > 0) @ ~ends] = np.inf
+    longest: Floats = times.max(axis=0)
+    return longest
 
 
 def _by_dimension(parts: Floats, forms: Floats, bandwidth: Floats) -> Floats:

@@ -139,7 +139,8 @@ def _print(summary: Summary, folder: Path, objective: str) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from libra.screen import new_table, print_to
+    from libra.fitting_table import new_table
+    from libra.screen import print_to
     from libra.units import format_money, format_time
 
     rows = summary.top.to_dicts()

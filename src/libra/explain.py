@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from libra.breakdown import Gain
 from libra.collectives import Contention
 from libra.design import Objective, Robustness
-from libra.result import Result
-from libra.shadow import ShadowPrice
 from libra.units import GB_PER_S, format_money, format_time
+
+if TYPE_CHECKING:
+    from libra.breakdown import Gain
+    from libra.result import Result
+    from libra.shadow import ShadowPrice
 
 __all__ = ["explain_result"]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
+from pickle import UnpicklingError
 from typing import Any
 
 __all__ = ["compiled", "faster"]
@@ -33,11 +34,25 @@ def faster(function: Callable[..., Any], work: int) -> Callable[..., Any]:
 
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Machine code of a loop, kept between runs where a folder for it can be written."""
+    """Machine code of a loop, kept between runs where a folder for it can be written.
+
+    The folder is that of the environment variable ``NUMBA_CACHE_DIR``, else ``__pycache__`` beside
+    the module, else one in the user's cache. Without any the loop is compiled again in each run.
+    """
     import numba
 
+    unkept: Callable[..., Any] = numba.njit(function)
     try:
-        machine_code: Callable[..., Any] = numba.njit(cache=True)(function)
-    except RuntimeError:  # no folder can be written: compile for this run only
-        machine_code = numba.njit(function)
-    return machine_code
+        kept: Callable[..., Any] = numba.njit(cache=True)(function)
+    except RuntimeError:  # No folder can be written.
+        return unkept
+
+    @wraps(function)
+    def run(*arguments: Any) -> Any:
+        try:
+            return kept(*arguments)
+        except (OSError, EOFError, UnpicklingError):
+            # The folder is full or has gone, or a power cut has left half a file in it.
+            return unkept(*arguments)
+
+    return run

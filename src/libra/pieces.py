@@ -26,6 +26,10 @@ or all-gather. No schedule sends less through S. The orders of dimensions are th
 contra-polymatroid { v : v(S) >= f(S) }, since f is supermodular; so a mix of orders whose loads
 fit, v_d <= t phi_d B_d, exists if and only if t sum_S phi_d B_d >= m f(S) for all S (Edmonds
 1970). A perfectly balanced schedule therefore reaches the bound, up to chunk fill.
+
+Of the mixes that reach it, `dimension_times` takes the one that uses the dimensions most evenly
+(the lexicographically optimal base, Fujishige 1980): the set S with the largest
+f(S) / (sum_S phi_d B_d) is in use for that time, then the rest likewise for what S leaves to it.
 """
 
 from __future__ import annotations
@@ -48,7 +52,15 @@ from libra.collectives import (
 )
 from libra.network import Network
 
-__all__ = ["Pieces", "Schedule", "allowed_schedules", "best_schedule", "collective_pieces"]
+__all__ = [
+    "Pieces",
+    "Schedule",
+    "allowed_schedules",
+    "best_schedule",
+    "collective_pieces",
+    "dimension_times",
+    "work_of_sets",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -258,6 +270,68 @@ def _cut_bound(load: _Load) -> Pieces:
             form[list(chosen)] = reach[list(chosen)]
             forms.append(form)
     return Pieces(np.zeros(len(forms)), np.diag(coefficients), np.array(forms))
+
+
+def dimension_times(
+    collective: Collective,
+    network: Network,
+    model: CollectiveModel,
+    schedule: Schedule,
+    bandwidth: Floats,
+) -> Floats:
+    """Time that each dimension is in use for a collective, without latency.
+
+    Parameters
+    ----------
+    collective : Collective
+    network : Network
+    model : CollectiveModel
+    schedule : Schedule
+        How it runs. In the fixed order a dimension carries `libra.collectives.dimension_bytes`;
+        balanced and ideal schedules spread the work of all chunks but the first evenly.
+    bandwidth : ndarray, shape (dimensions,)
+        [bytes/s]
+
+    Returns
+    -------
+    ndarray, shape (dimensions,)
+        [s]; none longer than the collective takes. Infinite where a needed bandwidth is 0.
+    """
+    load = _load(collective, network, model)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fixed: Floats = np.where(load.traffic > 0, load.traffic / bandwidth, 0.0)
+    if schedule.order is Algorithm.MULTI_RAIL or not (load.reorders and np.isfinite(fixed).all()):
+        return fixed
+    evenly = _spread(_cut_bound(load), bandwidth)
+    if schedule.order is Algorithm.IDEAL or schedule.chunks is None:
+        return evenly
+    return evenly + (fixed - evenly) / schedule.chunks
+
+
+def work_of_sets(collective: Collective, network: Network, model: CollectiveModel) -> Pieces | None:
+    """What each set S of dimensions must carry at least: one piece m f(S) / (sum_S phi_d B_d) each.
+
+    None if the order of the dimensions makes no difference.
+    """
+    load = _load(collective, network, model)
+    return _cut_bound(load) if load.reorders else None
+
+
+def _spread(cut: Pieces, bandwidth: Floats) -> Floats:
+    """Time that each dimension is in use where the work of all sets is spread evenly [s]."""
+    inside = cut.forms > 0
+    work = {row.tobytes(): w for row, w in zip(inside, np.diag(cut.coefficient), strict=True)}
+    result, placed, done = np.zeros(len(bandwidth)), np.zeros(len(bandwidth), dtype=np.bool_), 0.0
+    while True:
+        apart = ~(inside & placed).any(axis=1)
+        if not apart.any():
+            return result
+        more = np.array([work[(row | placed).tobytes()] - done for row in inside[apart]])
+        times = more / (cut.forms[apart] @ bandwidth)
+        chosen = inside[apart][int(times.argmax())]
+        result[chosen] = times.max()
+        placed = placed | chosen
+        done = work[placed.tobytes()]
 
 
 def _least_latency(forms: Floats, latency: Floats) -> Floats:

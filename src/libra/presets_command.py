@@ -8,9 +8,10 @@ import sys
 from rich.console import Console
 
 from libra.errors import InputError, nearest
+from libra.fitting_table import new_table
 from libra.models import list_models
 from libra.presets import PRESET_KINDS, list_presets
-from libra.screen import new_table, print_to
+from libra.screen import print_to
 
 __all__ = ["print_presets"]
 

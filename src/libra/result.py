@@ -122,9 +122,8 @@ class Result:
     @cached_property
     def workloads(self) -> tuple[WorkloadResult, ...]:
         """Where the time of each workload's step goes."""
-        names = self.design.network.names
         return tuple(
-            workload_result(w.name, timing, path, self.bandwidth, names, chosen)
+            workload_result(w.name, timing, path, self.bandwidth, self.design, chosen)
             for w, timing, path, chosen in zip(
                 self.design.workloads, self.timings, self.paths, self.schedules, strict=True
             )

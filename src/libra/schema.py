@@ -32,12 +32,6 @@ from libra.long_form import (
     expand_scenarios,
     unknown_key,
 )
-from libra.model_entry import (
-    MODEL_FORMS,
-    REQUIRED,
-    ModelEntry,
-    expand_model_item,
-)
 from libra.network import Dimension
 from libra.scenarios import CaseEntry, SampleEntry, ScenariosEntry
 from libra.units import BANDWIDTH, SIZE
@@ -47,6 +41,8 @@ from libra.yaml_source import Source
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
+
+    from libra.model_entry import ModelEntry
 
 __all__ = ["ENTRY_FORMS", "FORMS", "DesignFile", "WorkloadEntry", "file_place", "read_design_file"]
 
@@ -342,6 +338,8 @@ class _Reader:
 
     def read_model_entry(self, item: Any, place: Place, before: int) -> WorkloadEntry:
         """Typed form of an item that names a model, as far as it is right."""
+        from libra.model_entry import MODEL_FORMS, REQUIRED, ModelEntry, expand_model_item
+
         common = {key: ENTRY_FORMS[key] for key in ("name", "weight")}
         self.refuse_unknown(item, {**common, **MODEL_FORMS}, place)
         long = expand_model_item(item)

@@ -6,18 +6,18 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from libra.explain import answer_sentence, explain_result
-from libra.result import Result, Solver
+from libra.fitting_table import FittingTable, new_table
 from libra.units import GB_PER_S, format_bytes, format_money, format_power, format_time
 
 if TYPE_CHECKING:
     from libra.price_range import PriceRange
+    from libra.result import Result, Solver
 
 __all__ = ["render", "result_table"]
 
@@ -40,21 +40,6 @@ def print_to(stream_console: Console, what: RenderableType) -> None:
     if not stream_console.is_terminal:
         stream_console.width = _PLAIN_WIDTH
     stream_console.print(what, highlight=False)
-
-
-def new_table(columns: Sequence[tuple[str, str]], title: str = "") -> Table:
-    """Table with the house style; columns are (heading, ``left`` or ``right``)."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=title or None,
-        title_justify="left",
-        pad_edge=False,
-        title_style="bold",
-    )
-    for heading, side in columns:
-        right = side == "right"
-        table.add_column(heading, justify="right" if right else "left", no_wrap=right)
-    return table
 
 
 def bar(share: float) -> str:
@@ -93,7 +78,7 @@ def _solver_line(solver: Solver) -> str:
     return f"Solved in {solver.seconds * 1e3:.1f} ms: {programs}, {cuts}."
 
 
-def _dimension_table(result: Result) -> Table:
+def _dimension_table(result: Result) -> FittingTable:
     table = new_table(
         [
             ("Dimension", "left"),
@@ -105,6 +90,7 @@ def _dimension_table(result: Result) -> Table:
             ("Busy", "right"),
             ("of step", "right"),
         ],
+        spare=("", "Share", "Cost"),
     )
     design, total = result.design, float(result.bandwidth.sum())
     weights = [w.weight for w in design.workloads]
@@ -156,7 +142,7 @@ def _figures(result: Result) -> Table:
     return table
 
 
-def _workload_table(result: Result) -> Table:
+def _workload_table(result: Result) -> FittingTable:
     table = new_table(
         [
             ("Workload", "left"),
@@ -166,6 +152,7 @@ def _workload_table(result: Result) -> Table:
             ("Compute share", "right"),
             ("Compute idle", "right"),
         ],
+        spare=("Compute share", "Compute idle"),
     )
     for w in result.workloads:
         share = w.compute / w.step_time if w.step_time > 0 else 1.0
@@ -183,7 +170,7 @@ def _workload_table(result: Result) -> Table:
 _MOST_COLLECTIVES = 12
 
 
-def _collective_table(result: Result) -> Table:
+def _collective_table(result: Result) -> FittingTable:
     """What the exposed communication consists of, the longest first."""
     table = new_table(
         [
@@ -195,7 +182,8 @@ def _collective_table(result: Result) -> Table:
             ("Time", "right"),
             ("of step", "right"),
             ("Limited by", "left"),
-        ]
+        ],
+        spare=("Chunks", "of step", "Group"),
     )
     several = len(result.workloads) > 1
     items = [(w, c) for w in result.workloads for c in w.collectives]
@@ -217,7 +205,7 @@ def _collective_table(result: Result) -> Table:
     return table
 
 
-def _constraint_table(result: Result) -> Table:
+def _constraint_table(result: Result) -> FittingTable:
     priced = any(p.value is not None for p in result.shadow_prices)
     columns = [("Constraint", "left"), ("Slack", "right"), ("", "left")]
     if priced:
@@ -232,12 +220,13 @@ def _constraint_table(result: Result) -> Table:
     return table
 
 
-def _bill_table(result: Result) -> Table:
+def _bill_table(result: Result) -> FittingTable:
     """Bill of materials."""
     columns = [("Bill of materials", "left"), ("", "left"), ("Count", "right")]
     columns += [("GB/s each", "right"), ("Price each", "right"), ("Price", "right")]
     powered = result.network_power is not None
-    table = new_table([*columns, ("Power", "right")] if powered else columns)
+    columns += [("Power", "right")] if powered else []
+    table = new_table(columns, spare=("Price each", "GB/s each"))
     for item in result.bill:
         price, power = item.price, item.power
         row = [
@@ -257,11 +246,11 @@ def _bill_table(result: Result) -> Table:
 _MOST_SCENARIOS = 20
 
 
-def _scenario_table(result: Result) -> Table:
+def _scenario_table(result: Result) -> FittingTable:
     """What the bandwidths achieve in each scenario, the worst regret first."""
     columns = [("Scenario", "left"), ("Share", "right"), ("Step time", "right")]
     columns += [("Best alone", "right"), ("Regret", "right"), ("Regret of nominal design", "right")]
-    table = new_table(columns)
+    table = new_table(columns, spare=("Share", "Best alone"))
     ordered = sorted(result.scenarios, key=lambda s: -(s.regret or 0.0))
     for s in ordered[:_MOST_SCENARIOS]:
         table.add_row(
@@ -281,7 +270,7 @@ def _regret(ratio: float | None) -> str:
     return "" if ratio is None else f"{max(ratio - 1, 0):.3%}"
 
 
-def _price_table(ranges: Sequence[PriceRange]) -> Table:
+def _price_table(ranges: Sequence[PriceRange]) -> FittingTable:
     """How far each price may move."""
     columns = [("Price", "left"), ("", "right"), ("stays from", "right"), ("to", "right")]
     table = new_table(columns)
@@ -314,7 +303,8 @@ def check_table(summary: dict[str, object]) -> RenderableType:
     columns += [("On offer, GB/s", "left")] if choices else []
     powered = any(item["power_w_per_GBps"] is not None for item in details)
     columns += [("USD per GB/s, all NPUs", "right")]
-    dimensions = new_table([*columns, ("W per GB/s", "right")] if powered else columns)
+    columns += [("W per GB/s", "right")] if powered else []
+    dimensions = new_table(columns, spare=("Tier", "Size"))
     for item in details:
         dimensions.add_row(
             escape(str(item["name"])),
@@ -347,7 +337,7 @@ def check_table(summary: dict[str, object]) -> RenderableType:
     return Group(*parts)
 
 
-def _traffic_table(workload: dict[str, object]) -> Table:
+def _traffic_table(workload: dict[str, object]) -> FittingTable:
     """Collectives of a workload as it was understood."""
     table = new_table(
         [
@@ -358,6 +348,7 @@ def _traffic_table(workload: dict[str, object]) -> Table:
             ("Members along each dimension", "left"),
             ("Size counts", "left"),
         ],
+        spare=("Group", "Size counts"),
         title=f"{escape(str(workload['name']))}: {workload['tasks']:,} tasks, compute "
         f"{format_time(float(str(workload['compute_s'])))}",
     )

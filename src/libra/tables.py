@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from rich.markup import escape
 
 from libra.compare import Compared
+from libra.fitting_table import new_table
 from libra.frontier import FrontierPoint
-from libra.screen import new_table
 from libra.sweep import Axis, SweepRow
 from libra.units import GB_PER_S, format_money, format_power, format_time
 

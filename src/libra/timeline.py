@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.design import time_design
 from libra.result import Result
 from libra.simulate import Simulation
 from libra.timing import StepTiming, task_ends
@@ -34,8 +33,8 @@ def result_timeline(result: Result) -> polars.DataFrame:
     import polars
 
     frames = []
-    timings = time_design(result.design, result.schedules)
-    for k, (workload, timing) in enumerate(zip(result.design.workloads, timings, strict=True)):
+    workloads = zip(result.design.workloads, result.timings, strict=True)
+    for k, (workload, timing) in enumerate(workloads):
         frames.append(_tasks(workload.name, timing, result.bandwidth))
         if result.simulations is not None:
             names = result.design.network.names
@@ -76,7 +75,7 @@ def _frame(
     end: Floats,
 ) -> dict[str, Any]:
     graph = timing.graph
-    labels = np.array(graph.labels) if graph.labels else np.array([""] * graph.tasks)
+    labels = np.array(list(graph.labels) or [""] * graph.tasks)
     places = np.zeros(graph.tasks, dtype=np.int64) if graph.places is None else graph.places
     return {
         "source": [source] * len(task),

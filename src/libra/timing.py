@@ -99,7 +99,8 @@ class StepTiming:
     terms : Terms
         Times of the graph's distinct collectives.
     traffic : ndarray, shape (collectives, dimensions)
-        Bytes of each distinct collective in each dimension, over the fraction it reaches [bytes].
+        Bytes of each distinct collective in each dimension, over the fraction it reaches, with
+        chunks in the fixed order [bytes].
     """
 
     graph: StepGraph
@@ -107,27 +108,27 @@ class StepTiming:
     traffic: Floats
 
     @property
-    def step_traffic(self) -> Floats:
-        """Bytes that a step costs each dimension of an NPU, shape (dimensions,) [bytes].
+    def place_counts(self) -> Floats:
+        """How often each NPU that differs (pipeline stage) runs each distinct collective in a step.
 
-        Of NPUs that differ (pipeline stages) the largest.
+        Shape (places, collectives).
         """
         graph = self.graph
         if graph.places is None:
-            result: Floats = graph.total_counts @ self.traffic
-            return result
+            return graph.total_counts[None, :]
         collectives = len(graph.collectives)
         key = graph.places[graph.count_task] * collectives + graph.count_index
         size = (int(graph.places.max()) + 1) * collectives
-        counts = sum_by_index(key, graph.count_value, size).reshape(-1, collectives)
-        most: Floats = (counts @ self.traffic).max(axis=0)
-        return most
+        return sum_by_index(key, graph.count_value, size).reshape(-1, collectives)
 
-    def busy(self, bandwidth: Floats) -> Floats:
-        """Time each dimension is in use during a step, shape (dimensions,) [s]."""
-        traffic = self.step_traffic
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(traffic > 0, traffic / bandwidth, 0.0)
+    @property
+    def step_traffic(self) -> Floats:
+        """Bytes that a step costs each dimension of an NPU, shape (dimensions,) [bytes].
+
+        Chunks in the fixed order. Of NPUs that differ (pipeline stages) the largest.
+        """
+        most: Floats = (self.place_counts @ self.traffic).max(axis=0)
+        return most
 
 
 @dataclass(frozen=True, eq=False)

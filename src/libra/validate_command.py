@@ -21,8 +21,8 @@ from libra.calibrate_training import fit_training, prepare_row
 from libra.errors import FieldError, InputError, Problem
 from libra.files import read_text
 from libra.fitting import Residuals
+from libra.fitting_table import new_table
 from libra.measurements import place_row, read_collectives
-from libra.screen import new_table
 from libra.training_rows import read_training_rows
 from libra.validation import Validation, rank_layouts, validate_rows
 from libra.workload.compute import Accelerator

@@ -349,9 +349,12 @@ def _step(here: Any, key: str) -> Key:
 def _item_name(item: Any) -> str | None:
     if not isinstance(item, dict):
         return None
-    name = item.get("name") or item.get("tier") or item.get("model")
+    name = item.get("name") or item.get("tier")
     if name is None and isinstance(item.get("trace"), str):
         name = PurePath(item["trace"]).stem
+    if name is None and isinstance(item.get("model"), str):
+        path = PurePath(item["model"])
+        name = (path.parent.name or path.stem) if path.suffix == ".json" else item["model"]
     return name if isinstance(name, str) else None
 
 

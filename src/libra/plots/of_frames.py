@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import altair as alt
 
@@ -113,20 +113,30 @@ def plot_candidates(frame: polars.DataFrame, *, color: str = "network") -> Chart
     return styled(dots + line.encode(x=x, y=y))
 
 
-def validation_rows(frame: polars.DataFrame) -> list[dict[str, Any]]:
+Validated: TypeAlias = "polars.DataFrame | Sequence[Mapping[str, Any]]"
+
+
+def validation_rows(found: Validated) -> list[dict[str, Any]]:
     """Rows of a validation: ``id``, ``set``, ``predicted``, ``measured`` [s], ``error``.
 
     Parameters
     ----------
-    frame : polars.DataFrame
-        Columns ``id``, ``set``, ``predicted_s`` and ``measured_s``, as ``libra validate`` gives.
+    found : polars.DataFrame or sequence of mapping
+        Columns ``id``, ``set``, ``predicted_s`` and ``measured_s``: also the ``rows`` that
+        ``libra validate --json`` prints.
 
     Raises
     ------
     FieldError
         If a column is missing.
     """
-    _require_columns(frame, ("id", "set", "predicted_s", "measured_s"))
+    columns = ("id", "set", "predicted_s", "measured_s")
+    if isinstance(found, Sequence):
+        import polars
+
+        rows = [{key: row[key] for key in columns if key in row} for row in found]
+        found = polars.DataFrame(rows or dict.fromkeys(columns, ()), infer_schema_length=None)
+    _require_columns(found, columns)
     return [
         {
             "id": str(row["id"]),
@@ -135,30 +145,33 @@ def validation_rows(frame: polars.DataFrame) -> list[dict[str, Any]]:
             "measured": row["measured_s"],
             "error": row["predicted_s"] / row["measured_s"] - 1,
         }
-        for row in frame.iter_rows(named=True)
+        for row in found.iter_rows(named=True)
         if row["predicted_s"] and row["measured_s"]
     ]
 
 
-def plot_validation(frame: polars.DataFrame) -> Chart:
+def plot_validation(found: Validated) -> Chart:
     """Predicted over measured times, and the errors by set.
 
     Parameters
     ----------
-    frame : polars.DataFrame
-        Columns ``id``, ``set``, ``predicted_s`` and ``measured_s``.
+    found : polars.DataFrame or sequence of mapping
+        Columns ``id``, ``set``, ``predicted_s`` and ``measured_s``: also the ``rows`` that
+        ``libra validate --json`` prints.
 
     Raises
     ------
     FieldError
         If a column is missing.
     """
-    rows = validation_rows(frame)
+    rows = validation_rows(found)
     if not rows:
         return styled(empty_chart("Nothing has both a predicted and a measured time."))
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    color = alt.Color("set:N", scale=colors_of(sets), sort=sets, title=None)
-    shape = alt.Shape("set:N", scale=shapes_of(sets), sort=sets, title=None)
+    # In one row on top, many sets would push the charts apart.
+    legend = alt.Legend(orient="bottom", columns=2)
+    color = alt.Color("set:N", scale=colors_of(sets), sort=sets, title=None, legend=legend)
+    shape = alt.Shape("set:N", scale=shapes_of(sets), sort=sets, title=None, legend=legend)
     plain = alt.Color("set:N", scale=colors_of(sets), sort=sets, legend=None)
     parts = alt.hconcat(
         _scatter(rows, color, shape), _errors(rows, sets, plain), spacing=40

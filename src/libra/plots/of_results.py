@@ -146,7 +146,7 @@ def step_bars(data: Data) -> Any:
     y = alt.Y("workload:N", sort=None, title=None)
     whole = base.mark_bar().encode(
         y=y,
-        x=alt.X("time:Q", title=f"step time, {unit}", stack="zero"),
+        x=alt.X("time:Q", title=f"step time, {unit}", stack="zero", axis=_FEW_TICKS),
         color=alt.Color("part:N", scale=_part_colors(names), sort=names, title=None),
         order=alt.Order("part:O"),
         tooltip=_tips(shown),
@@ -154,6 +154,9 @@ def step_bars(data: Data) -> Any:
     if not steps:
         return whole
     return stacked([whole, _collective_bars(data, steps)])
+
+
+_FEW_TICKS = alt.Axis(tickCount=6)
 
 
 def _part_colors(names: Sequence[str]) -> alt.Scale:
@@ -172,7 +175,7 @@ def _collective_bars(data: Data, steps: Sequence[dict[str, Any]]) -> Any:
     base = alt.Chart(inline(shown), width=WIDTH, height=alt.Step(ROW - 4))
     bars = base.mark_bar().encode(
         y=y,
-        x=alt.X("time:Q", title=f"exposed communication, {unit}", stack="zero"),
+        x=alt.X("time:Q", title=f"exposed communication, {unit}", stack="zero", axis=_FEW_TICKS),
         color=alt.Color("limit:N", scale=scale, sort=limits, title="limited by"),
         tooltip=_tips(shown),
     )
@@ -274,11 +277,19 @@ def _percent(share: float) -> str:
     return f"{share * 100:.3g} %"
 
 
+_LEAST_REGRET = 1e-3
+"""Least length of an axis of regrets, so that those of rounding look like none."""
+
+
 def scenario_dots(data: Data) -> Any:
     """Dots of `scenario_rows`, joined by a line in each scenario."""
     rows = data_of.scenario_rows(data)
     if not rows:
-        return empty_chart("The design has no scenarios.")
+        return empty_chart(
+            "No regrets: nothing limits what the scenarios could have alone."
+            if data.get("scenarios")
+            else "The design has no scenarios."
+        )
     names = ["with scenarios", "without scenarios"]
     base = alt.Chart(inline(rows), width=WIDTH, height=alt.Step(ROW - 6))
     order = list(dict.fromkeys(row["scenario"] for row in rows))
@@ -287,7 +298,7 @@ def scenario_dots(data: Data) -> Any:
         "regret:Q",
         title="slower than the scenario's own best",
         axis=alt.Axis(format=".2~%", tickCount=6),
-        scale=alt.Scale(zero=True),
+        scale=alt.Scale(domain=[0.0, max(_LEAST_REGRET, *(row["regret"] for row in rows))]),
     )
     lines = base.mark_line(color=MUTED, strokeWidth=1).encode(y=y, x=x, detail="scenario:N")
     color = alt.Color("design:N", scale=colors_of(names), sort=names, title=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import altair as alt
@@ -15,7 +15,11 @@ from libra.result import Result
 __all__ = ["plot_timeline"]
 
 
-def plot_timeline(result: Result, window: tuple[float, float] | None = None) -> Chart:
+def plot_timeline(
+    result: Result,
+    window: tuple[float, float] | None = None,
+    stages: Sequence[int] | None = None,
+) -> Chart:
     """When compute and each group's communication run, with the critical path on top.
 
     Parameters
@@ -24,13 +28,25 @@ def plot_timeline(result: Result, window: tuple[float, float] | None = None) -> 
     window : (float, float) or None
         From when to when [s]; None: the whole step. Where a lane has more than 300 stretches of
         work, the height of a bin says how much of it is in use.
+    stages : sequence of int or None
+        Which pipeline stages, from 0. None: all, or of more than 8 the first, the last, the one
+        with the longest part of the critical path, and others evenly between them.
+
+    Raises
+    ------
+    FieldError
+        If the step has none of the stages.
     """
-    return styled(timeline_bars(result, window))
+    return styled(timeline_bars(result, window, stages))
 
 
-def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> Any:
+def timeline_bars(
+    result: Result,
+    window: tuple[float, float] | None = None,
+    stages: Sequence[int] | None = None,
+) -> Any:
     """Bars of `timeline_rows`."""
-    rows = timeline_rows(result, window)
+    rows = timeline_rows(result, window, stages)
     if not rows:
         return empty_chart("The step never ends: a dimension with traffic has no bandwidth.")
     latest, first = max(row["end"] for row in rows), min(row["start"] for row in rows)
@@ -40,8 +56,8 @@ def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> 
     orders = sorted(lanes)
     shown = [row | _height(row, orders.index(row["order"])) for row in shown]
     names = [lanes[order] for order in orders]
-    whats = list(dict.fromkeys([COMPUTE, *(row["what"] for row in rows)]))
-    scale: Any = colors_of(whats, grey=[COMPUTE], first=4)
+    whats = {row["what"] for row in rows}
+    scale = _lane_colors(result, whats)
     low, high = (first, latest) if window is None else window
     height = ROW * len(names)
     base = alt.Chart(inline(shown), width=WIDTH + 40, height=height)
@@ -62,11 +78,23 @@ def timeline_bars(result: Result, window: tuple[float, float] | None = None) -> 
             axis=alt.Axis(grid=False, tickCount=8),
         ),
         x2="end:Q",
-        color=alt.Color("what:N", scale=scale, sort=whats, title=None),
-        tooltip=["what:N", "start:Q", "end:Q", alt.Tooltip("share:Q", format=".1%")],
+        color=alt.Color("what:N", scale=scale, sort=list(scale.domain), title=None),
+        tooltip=[
+            *(["task:N"] if any(row["task"] for row in rows) else []),
+            *["what:N", "start:Q", "end:Q", alt.Tooltip("share:Q", format=".1%")],
+        ],
     )
-    hidden = hidden_stages(result)
+    hidden = hidden_stages(result, stages)
     return bars.properties(title=hidden) if hidden else bars
+
+
+def _lane_colors(result: Result, present: Collection[str]) -> Any:
+    """Colours of compute and groups; a group has the same one in every window of a step."""
+    graphs = [w.graph for w in result.design.workloads]
+    names = [COMPUTE, *(c.group.name for graph in graphs for c in graph.collectives)]
+    every: Any = colors_of(list(dict.fromkeys(names)), grey=[COMPUTE], first=4)
+    shown = [(n, c) for n, c in zip(every.domain, every.range, strict=True) if n in present]
+    return alt.Scale(domain=[n for n, _ in shown], range=[c for _, c in shown])
 
 
 _MOST_DESCRIBED = 200

@@ -229,8 +229,9 @@ def scenario_rows(data: Data) -> Rows:
     -------
     list of dict
         ``scenario``, ``design``, ``regret`` (0: as fast as it could be), ``time`` [s], ``order``.
+        None of a scenario that has no regret since nothing limits what it could have alone.
     """
-    found = sorted(data.get("scenarios") or (), key=lambda s: -s["regret"])
+    found = sorted(data.get("scenarios") or (), key=lambda s: -(s["regret"] or 0.0))
     return [
         {
             "scenario": s["name"],
@@ -244,6 +245,7 @@ def scenario_rows(data: Data) -> Rows:
             ("with scenarios", "regret", "step_time_s"),
             ("without scenarios", "nominal_regret", "nominal_step_time_s"),
         )
+        if s[ratio] is not None
     ]
 
 

@@ -7,17 +7,19 @@ bin says how much of it is in use.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from libra.errors import FieldError
 from libra.result import Result
 from libra.timing import StepTiming, task_ends
 from libra.workload.graph import sum_by_index
 
-__all__ = ["CRITICAL", "Segments", "hidden_stages", "segments_of", "timeline_rows"]
+__all__ = ["CRITICAL", "Segments", "hidden_stages", "segments_of", "shown_stages", "timeline_rows"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,8 +45,12 @@ class Segments:
         [s]
     critical : ndarray of bool, shape (segments,)
         Whether it is on the critical path.
+    task : ndarray of int, shape (segments,)
+        Index into `labels`.
     lanes : tuple of str
         ``compute``, then the groups that communicate.
+    labels : sequence of str
+        What the tasks of the step are called; empty: nothing.
     """
 
     lane: NDArray[np.int64]
@@ -52,7 +58,15 @@ class Segments:
     start: Floats
     end: Floats
     critical: NDArray[np.bool_]
+    task: Ints
     lanes: tuple[str, ...]
+    labels: Sequence[str]
+
+    @property
+    def stages(self) -> list[int]:
+        """Pipeline stages that do something."""
+        stages: list[int] = np.unique(self.place).tolist()
+        return stages
 
 
 def segments_of(timing: StepTiming, bandwidth: Floats) -> Segments:
@@ -71,31 +85,69 @@ def segments_of(timing: StepTiming, bandwidth: Floats) -> Segments:
         time = sum_by_index(graph.count_task[mine], entries, graph.tasks)
         parts.append(_stretches(lane, places, done, done + time, critical))
         done = done + time
-    lanes, where, starts, ends, marks = (np.concatenate(x) for x in zip(*parts, strict=True))
-    order = np.argsort(starts, kind="stable")
-    return Segments(
-        lanes[order], where[order], starts[order], ends[order], marks[order], (COMPUTE, *groups)
-    )
+    columns = [np.concatenate(x) for x in zip(*parts, strict=True)]
+    order = np.argsort(columns[2], kind="stable")
+    lanes, where, starts, ends, marks, tasks = (c[order] for c in columns)
+    return Segments(lanes, where, starts, ends, marks, tasks, (COMPUTE, *groups), graph.labels)
 
 
 def _stretches(
     lane: int, place: Ints, start: Floats, end: Floats, critical: NDArray[np.bool_]
-) -> tuple[Ints, Ints, Floats, Floats, NDArray[np.bool_]]:
-    """Lane, place, start, end and mark of the stretches of a lane that last."""
-    lasts = end > start
-    lanes = np.full(int(lasts.sum()), lane, dtype=np.int64)
-    return lanes, place[lasts], start[lasts], end[lasts], critical[lasts]
+) -> tuple[Any, ...]:
+    """Lane, place, start, end, mark and task of the stretches of a lane that last."""
+    tasks = np.flatnonzero(end > start)
+    lanes = np.full(len(tasks), lane, dtype=np.int64)
+    return lanes, place[tasks], start[tasks], end[tasks], critical[tasks], tasks
 
 
-def hidden_stages(result: Result) -> str:
+def shown_stages(found: Segments, stages: Sequence[int] | None = None) -> list[int]:
+    """Pipeline stages to show, in order.
+
+    Parameters
+    ----------
+    found : Segments
+    stages : sequence of int or None
+        Those wanted. None: all, or of more than 8 the first, the last, the one with the longest
+        part of the critical path, and others evenly between them.
+
+    Raises
+    ------
+    FieldError
+        If none of the stages wanted is one of the step.
+    """
+    every = found.stages
+    if stages is not None:
+        wanted = [stage for stage in every if stage in stages]
+        if not wanted:
+            raise FieldError(
+                "stages",
+                f"the step has the stages {every[0]} to {every[-1]}, got {list(stages)}. Name one.",
+            )
+        return wanted
+    if len(every) <= MOST_PLACES:
+        return every
+    time = (found.end - found.start) * found.critical
+    longest = int(np.bincount(np.searchsorted(every, found.place), time).argmax())
+    chosen = np.rint(np.linspace(0, len(every) - 1, MOST_PLACES)).astype(np.int64)
+    if longest not in chosen:
+        chosen[1 + np.abs(chosen[1:-1] - longest).argmin()] = longest
+    return [every[k] for k in chosen]
+
+
+def hidden_stages(result: Result, stages: Sequence[int] | None = None) -> str:
     """Say that a timeline shows only some pipeline stages; empty: it shows all."""
     graphs = [w.graph for w in result.design.workloads]
-    most = max(1 if g.places is None else len(np.unique(g.places)) for g in graphs)
-    return f"The first {MOST_PLACES} of {most} stages" if most > MOST_PLACES else ""
+    every = max(
+        ([0] if g.places is None else np.unique(g.places).tolist() for g in graphs), key=len
+    )
+    shown = min(len(every), MOST_PLACES) if stages is None else len({*stages} & {*every})
+    return f"{shown} of {len(every)} stages" if shown < len(every) else ""
 
 
 def timeline_rows(
-    result: Result, window: tuple[float, float] | None = None
+    result: Result,
+    window: tuple[float, float] | None = None,
+    stages: Sequence[int] | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of the timeline of a result's workloads.
 
@@ -104,13 +156,16 @@ def timeline_rows(
     result : Result
     window : (float, float) or None
         From when to when [s]; None: the whole step.
+    stages : sequence of int or None
+        Which pipeline stages; None: those of `shown_stages`.
 
     Returns
     -------
     list of dict
         ``workload``, ``lane`` (critical path, or stage and what it does), ``what`` (compute or the
-        group), ``start``, ``end`` [s], ``share`` of the stretch that is in use, ``below`` (shares
-        of what stands below it in the lane), ``order`` of the lane.
+        group), ``task`` (what it is called, where that is known), ``start``, ``end`` [s], ``share``
+        of the stretch that is in use, ``below`` (shares of what stands below it in the lane),
+        ``order`` of the lane.
     """
     rows: list[dict[str, Any]] = []
     several = len(result.design.workloads) > 1
@@ -123,27 +178,28 @@ def timeline_rows(
         found = segments_of(timing, result.bandwidth)
         prefix = f"{workload.name}: " if several else ""
         first = 1 + max((row["order"] for row in rows), default=-1)
-        rows += _workload_rows(found, workload.name, prefix, low, high, first)
+        made = _workload_rows(found, shown_stages(found, stages), prefix, low, high, first)
+        rows += [{"workload": workload.name} | row for row in made]
     return rows
 
 
 def _workload_rows(
-    found: Segments, workload: str, prefix: str, low: float, high: float, first: int
+    found: Segments, stages: Sequence[int], prefix: str, low: float, high: float, first: int
 ) -> list[dict[str, Any]]:
     kinds = range(len(found.lanes))
     seen = (found.end > low) & (found.start < high)
     path = [seen & found.critical & (found.lane == lane) for lane in kinds]
     rows = _lane_rows(found, path, low, high, prefix + CRITICAL, first)
-    places = np.unique(found.place)
-    for k, place in enumerate(places[:MOST_PLACES]):
-        stage = f"stage {place}, " if len(places) > 1 else ""
+    several = len(found.stages) > 1
+    for k, place in enumerate(stages):
+        stage = f"stage {place}, " if several else ""
         for lane, what in enumerate(found.lanes):
             mine = [
                 seen & (found.lane == lane) & (found.place == place) & (lane == j) for j in kinds
             ]
             order = first + 1 + k * len(found.lanes) + lane
             rows += _lane_rows(found, mine, low, high, f"{prefix}{stage}{what}", order)
-    return [{"workload": workload} | row for row in rows]
+    return rows
 
 
 def _lane_rows(
@@ -163,12 +219,13 @@ def _lane_rows(
             used = share > 1e-9
             start, end, share, under = edges[:-1][used], edges[1:][used], share[used], below[used]
             below[used] += share
+        named = found.labels and not crowded
+        tasks = [found.labels[k] for k in found.task[mask].tolist()] if named else [""] * len(start)
+        columns = (tasks, start.tolist(), end.tolist(), share.tolist(), under.tolist())
         rows += [
-            {"lane": lane, "what": what, "start": a, "end": b, "share": s, "below": u}
-            | {"order": order}
-            for a, b, s, u in zip(
-                start.tolist(), end.tolist(), share.tolist(), under.tolist(), strict=True
-            )
+            {"lane": lane, "what": what, "task": task, "start": a, "end": b, "share": s}
+            | {"below": u, "order": order}
+            for task, a, b, s, u in zip(*columns, strict=True)
         ]
     return rows
 

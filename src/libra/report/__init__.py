@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,18 +39,6 @@ def write_report(results: Sequence[Result | str | Path], path: str | Path) -> No
 
 def render_report(results: Sequence[Result | str | Path]) -> str:
     """HTML of the page, see `write_report`."""
-    # The drawing engine takes most of a second to start, in which the rest can be loaded.
-    Thread(target=_start_drawing, daemon=True).start()
     from libra.report.page import render_page
 
     return render_page(results)
-
-
-def _start_drawing() -> None:
-    """Draw nothing once; what may fail here fails again, and is told, where a chart is drawn."""
-    import contextlib
-
-    import vl_convert
-
-    with contextlib.suppress(ValueError):
-        vl_convert.vega_to_svg({"marks": []})

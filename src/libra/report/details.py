@@ -87,18 +87,21 @@ def scenario_card(item: Item, key: str) -> Html:
             s["name"],
             f"{s['share']:.1%}",
             format_time(s["step_time_s"]),
-            format_time(s["best_s"]),
-            f"{max(s['regret'] - 1, 0):.3%}",
-            f"{max(s['nominal_regret'] - 1, 0):.3%}"
-            if s.get("nominal_allowed", True)
-            else "breaks a limit",
+            "no limit" if s["best_s"] is None else format_time(s["best_s"]),
+            _regret(s["regret"]),
+            _regret(s["nominal_regret"]) if s.get("nominal_allowed", True) else "breaks a limit",
         ]
-        for s in sorted(found, key=lambda s: -s["regret"])
+        for s in sorted(found, key=lambda s: -(s["regret"] or 0.0))
     ]
     head = ["Scenario", "Share", "Step time", "Best alone", "Regret", "Regret without scenarios"]
     shown = table(head, rows, caption="Scenarios, the worst regret first")
     chart = figure(scenario_dots(item.data), f"{key}-scenario-chart", "Regret of each scenario")
     return card(title, chart, shown, key=name)
+
+
+def _regret(ratio: float | None) -> str:
+    """Regret in per cent; nothing where the scenario alone has no best."""
+    return "" if ratio is None else f"{max(ratio - 1, 0):.3%}"
 
 
 def prices_card(item: Item, key: str) -> Html:

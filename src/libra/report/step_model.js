@@ -22,13 +22,13 @@ const stepModel = (() => {
 
   /** Fastest schedule of a collective: its time, pieces and number of chunks. */
   function collectiveTime(collective, slow) {
-    let best = { time: Infinity, pieces: collective.orders[0], chunks: collective.chunks[0] || 1 };
-    for (const pieces of collective.orders) {
+    let best = { time: Infinity, pieces: collective.orders[0], order: 0, chunks: collective.chunks[0] || 1 };
+    for (const [order, pieces] of collective.orders.entries()) {
       for (const count of collective.chunks) {
         const chunks = count || 1;
         let time = 0;
         for (const piece of pieces) time = Math.max(time, pieceTime(piece, chunks, slow));
-        if (time < best.time) best = { time, pieces, chunks };
+        if (time < best.time) best = { time, pieces, order, chunks, many: !count };
       }
     }
     return best;
@@ -120,6 +120,47 @@ const stepModel = (() => {
     return { fixed: total, counts };
   }
 
+  /** Time each dimension is in use where a collective's work is spread evenly, as in libra.pieces. */
+  function spreadTimes({ sets, work, reach }, bandwidth) {
+    const known = new Map(sets.map((set, k) => [set, work[k]]));
+    const times = bandwidth.map(() => 0);
+    const inside = (set) => bandwidth.map((_, d) => d).filter((d) => (set >> d) & 1);
+    for (let placed = 0, done = 0; ; done = known.get(placed)) {
+      let chosen = 0;
+      let longest = -1;
+      for (const set of sets) {
+        if (set & placed) continue;
+        const width = inside(set).reduce((sum, d) => sum + reach[d] * bandwidth[d], 0);
+        const time = (known.get(set | placed) - done) / width;
+        if (time > longest) [chosen, longest] = [set, time];
+      }
+      if (!chosen) return times;
+      for (const d of inside(chosen)) times[d] = longest;
+      placed |= chosen;
+    }
+  }
+
+  /** Time each dimension is in use during a step; of NPUs that differ the longest. */
+  function busyTimes(workload, chosen, bandwidth) {
+    const timeOf = (bytes, d) => (bytes > 0 ? bytes / bandwidth[d] : 0);
+    if (!workload.spread) return workload.traffic.map(timeOf);
+    const each = workload.spread.traffic.map((traffic, j) => {
+      const fixed = traffic.map(timeOf);
+      const { sets, evenly, filled } = workload.collectives[j];
+      const { order, chunks, many } = chosen[j];
+      if (!sets || !evenly[order] || !fixed.every(Number.isFinite)) return fixed;
+      const times = spreadTimes(workload.collectives[j], bandwidth);
+      if (!filled[order] || many) return times;
+      return times.map((time, d) => time + (fixed[d] - time) / chunks);
+    });
+    const rows = workload.spread.counts.map((counts) =>
+      bandwidth.map((_, d) =>
+        counts.reduce((sum, count, j) => sum + (count > 0 ? count * each[j][d] : 0), 0),
+      ),
+    );
+    return bandwidth.map((_, d) => Math.max(...rows.map((row) => row[d])));
+  }
+
   /** Step of a workload: time, compute, and communication by what limits it. */
   function timeWorkload(workload, bandwidth) {
     const slow = reciprocals(workload.forms, bandwidth);
@@ -144,7 +185,7 @@ const stepModel = (() => {
       time,
       compute: path.fixed,
       groups: [...groups.values()].sort((x, y) => y.time - x.time),
-      busy: workload.traffic.map((t, d) => (t > 0 ? t / bandwidth[d] : 0)),
+      busy: busyTimes(workload, chosen, bandwidth),
     };
   }
 

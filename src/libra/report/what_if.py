@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from libra.collectives import Collective, CollectiveModel
+from libra.collectives import Algorithm, Collective, CollectiveModel
 from libra.constraints import LinearConstraint
 from libra.design import Design
 from libra.network import Network
-from libra.pieces import Schedule, allowed_schedules, collective_pieces
+from libra.pieces import Pieces, Schedule, allowed_schedules, collective_pieces, work_of_sets
 from libra.pricing import Pricing
 from libra.result import Result
 from libra.timing import Path, StepTiming
@@ -95,10 +96,19 @@ def _workload(design: Design, k: int, timing: StepTiming, path: Path) -> dict[st
         "collectives": collectives,
         "forms": [np.frombuffer(form).tolist() for form in forms],
         "traffic": timing.step_traffic.tolist() if graph.collectives else [0.0] * width,
+        "spread": _spread(timing) if any("sets" in c for c in collectives) else None,
         "graph": _graph(timing) if exact and not graph.is_chain else None,
         "path": _path(graph.total_fixed, graph.total_counts)
         if graph.is_chain
         else _path(path.fixed, path.counts),
+    }
+
+
+def _spread(timing: StepTiming) -> dict[str, Any]:
+    """How often each NPU that differs runs each collective, and what these carry in fixed order."""
+    return {
+        "counts": np.unique(timing.place_counts, axis=0).tolist(),
+        "traffic": timing.traffic.tolist(),
     }
 
 
@@ -126,6 +136,7 @@ def _collective(
     collective: Collective, network: Network, model: CollectiveModel, forms: dict[bytes, int]
 ) -> dict[str, Any]:
     orders, counts = allowed_schedules(collective, network, model)
+    sets = None if orders == [Algorithm.MULTI_RAIL] else work_of_sets(collective, network, model)
     return {
         "name": f"{collective.kind.value} {format_bytes(collective.size)}, {collective.group.name}",
         "chunks": [c or 0 for c in counts],
@@ -139,6 +150,19 @@ def _collective(
             )
             for order in orders
         ],
+        **({} if sets is None else _sets(orders, sets)),
+    }
+
+
+def _sets(orders: Sequence[Algorithm], sets: Pieces) -> dict[str, Any]:
+    """For orders that spread the work: what each set of dimensions, as bits, must carry."""
+    bits = (sets.forms > 0) @ (1 << np.arange(sets.forms.shape[1]))
+    return {
+        "evenly": [order is not Algorithm.MULTI_RAIL for order in orders],
+        "filled": [order is Algorithm.BALANCED for order in orders],
+        "sets": bits.tolist(),
+        "work": np.diag(sets.coefficient).tolist(),
+        "reach": sets.forms.max(axis=0).tolist(),
     }
 
 

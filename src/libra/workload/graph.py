@@ -51,7 +51,7 @@ class StepGraph:
         Indices of earlier tasks.
     places : ndarray of int, shape (tasks,), or None
         Which NPU (of those that differ, e.g. pipeline stages) runs each task; None: the same one.
-    labels : tuple of str
+    labels : sequence of str
         What a person calls each task; empty: nothing.
     note : tuple of str
         What a user should know about how the graph was made.
@@ -71,7 +71,7 @@ class StepGraph:
     predecessor_start: Ints
     predecessor: Ints
     places: Ints | None = None
-    labels: tuple[str, ...] = ()
+    labels: Sequence[str] = ()
     note: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from libra.collectives import Collective, distinct
 from libra.workload.graph import StepGraph
+from libra.workload.slot_labels import SlotLabels
 from libra.workload.slots import Slots
 
 __all__ = ["Ahead", "Ending", "Segment", "SlotKind", "slot_graph"]
@@ -96,15 +97,19 @@ class SlotKind:
 
 @dataclass(frozen=True)
 class Ending:
-    """What a stage does after its last slot: compute and collectives, one after the other."""
+    """What a stage does after its last slot, one after the other: name, compute, collectives."""
 
-    steps: tuple[tuple[float, Counts], ...] = ()
+    steps: tuple[tuple[str, float, Counts], ...] = ()
 
 
 @dataclass
 class _Template:
-    """Tasks of a kind of slot, predecessors by their index in it or outside of it."""
+    """Tasks of a kind of slot, predecessors by their index in it or outside of it.
 
+    `labels` are each task's segment, and what it does beside the segment's computation.
+    """
+
+    labels: list[tuple[int, str]] = field(default_factory=list)
     fixed: list[float] = field(default_factory=list)
     counts: list[Counts] = field(default_factory=list)
     after: list[list[int]] = field(default_factory=list)
@@ -113,7 +118,8 @@ class _Template:
     early: int = 0
     result: int = 0
 
-    def add(self, fixed: float, counts: Counts, after: list[int]) -> int:
+    def add(self, label: tuple[int, str], fixed: float, counts: Counts, after: list[int]) -> int:
+        self.labels.append(label)
         self.fixed.append(fixed)
         self.counts.append(counts)
         self.after.append(after)
@@ -128,21 +134,23 @@ def _template(kind: SlotKind) -> _Template:
         ready = list(before)
         if segment.gather:
             start = {Ahead.NOT: ends[-1:], Ahead.ONE: ends[-2:-1], Ahead.ALL: []}[segment.ahead]
-            ready.append(made.add(0.0, segment.gather, start))
-        here = made.add(segment.compute - segment.within, segment.blocking, ready)
+            ready.append(made.add((k, "weights"), 0.0, segment.gather, start))
+        here = made.add((k, ""), segment.compute - segment.within, segment.blocking, ready)
         if segment.behind:
-            part = made.add(segment.within, (), [here])
-            here = made.add(0.0, (), [part, made.add(0.0, segment.behind, [here])])
+            part = made.add((k, "rest"), segment.within, (), [here])
+            behind = made.add((k, "exchange"), 0.0, segment.behind, [here])
+            here = made.add((k, "joined"), 0.0, (), [part, behind])
         if segment.beside:
-            beside = made.add(0.0, segment.beside, ready)
-            here = made.add(0.0, (), [here, beside])
+            beside = made.add((k, "communication"), 0.0, segment.beside, ready)
+            here = made.add((k, "end"), 0.0, (), [here, beside])
         ends.append(here)
         if segment.reduce:
-            made.awaited.append(made.add(0.0, segment.reduce, [here]))
+            made.awaited.append(made.add((k, "gradients"), 0.0, segment.reduce, [here]))
     made.end = made.result = ends[-1]
     made.early = ends[-2] if ends[-2] >= 0 else ends[-1]
     if kind.send is not None:
-        made.result = made.add(0.0, ((kind.send, 1.0),), [made.end])
+        last = len(kind.segments) - 1
+        made.result = made.add((last, "send"), 0.0, ((kind.send, 1.0),), [made.end])
         if kind.send_blocks:
             made.end = made.result
     return made
@@ -153,6 +161,8 @@ def slot_graph(
     kinds: Sequence[SlotKind],
     kind_of: Ints,
     endings: Sequence[Ending],
+    names: Sequence[tuple[str, ...]],
+    name_of: Ints,
     note: Sequence[str] = (),
 ) -> StepGraph:
     """Graph of a step.
@@ -167,12 +177,16 @@ def slot_graph(
         Kind of each slot.
     endings : sequence of Ending
         Of each stage.
+    names : sequence of tuple of str
+        What the segments of slots are called: slots of one kind differ in their layers.
+    name_of : ndarray of int, shape (slots,)
+        Which of these names each slot has.
     note : sequence of str
         What a user should know about how the graph was made.
     """
     templates = [_template(kind) for kind in kinds]
     flat = [entry for t in templates for counts in t.counts for entry in counts]
-    tail = [entry for ending in endings for _, counts in ending.steps for entry in counts]
+    tail = [entry for ending in endings for _, _, counts in ending.steps for entry in counts]
     collectives, index = distinct(c for c, _ in [*flat, *tail])
     length = np.array([len(t.fixed) for t in templates])
     base = np.concatenate([[0], np.cumsum(length)])
@@ -211,7 +225,16 @@ def slot_graph(
         flags[base[k] + np.array(t.awaited, dtype=np.int64)] = True
     awaited = np.flatnonzero(flags[row])
     ends = np.array([t.end for t in templates])[kind_of] + offset[:-1]
-    return _finish(graph, endings, ends[slots.last], awaited, index[len(flat) :])
+    labels = SlotLabels(
+        slots,
+        slot,
+        row,
+        tuple(label for t in templates for label in t.labels),
+        tuple(names),
+        name_of,
+        tuple(f"stage {s} {name}" for s, e in enumerate(endings) for name, _, _ in e.steps),
+    )
+    return _finish(graph, endings, ends[slots.last], awaited, index[len(flat) :], labels)
 
 
 def _ragged(lengths: Ints, rows: Ints) -> Ints:
@@ -247,14 +270,19 @@ def _resolve(
 
 
 def _finish(
-    graph: StepGraph, endings: Sequence[Ending], last: Ints, awaited: Ints, index: Ints
+    graph: StepGraph,
+    endings: Sequence[Ending],
+    last: Ints,
+    awaited: Ints,
+    index: Ints,
+    labels: SlotLabels,
 ) -> StepGraph:
     """Graph with the endings of the stages, which wait for their reductions."""
     assert graph.places is not None
     task, fixed, counts, after, places, values = graph.tasks, [], [], [], [], []
     for stage, ending in enumerate(endings):
         ready = [int(last[stage]), *awaited[graph.places[awaited] == stage].tolist()]
-        for compute, collectives in ending.steps:
+        for _, compute, collectives in ending.steps:
             fixed.append(compute)
             counts.append(len(collectives))
             values += [n for _, n in collectives]
@@ -276,4 +304,5 @@ def _finish(
         ).astype(np.int64),
         predecessor=np.append(graph.predecessor, [p for a in after for p in a]).astype(np.int64),
         places=np.append(graph.places, places).astype(np.int64),
+        labels=labels,
     )

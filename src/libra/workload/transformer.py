@@ -8,9 +8,10 @@ gradients or weights travel beside a pass, the slot is cut into buckets of whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from libra.workload.model import LayerKind, Model, model_blocks
 from libra.workload.operators import Operator, OperatorKind
 from libra.workload.pipeline import peers
 from libra.workload.slot_graph import Ahead, Ending, Segment, SlotKind, slot_graph
+from libra.workload.slot_labels import name_layers
 from libra.workload.slots import schedule_slots
 from libra.workload.training_plan import TrainingPlan
 from libra.workload.transformer_collectives import (
@@ -84,6 +86,11 @@ class Piece:
 
 Parts = tuple[tuple[tuple[Piece, int], ...], ...]
 """Pieces of each part of a pipeline, and how often each follows itself."""
+Entries = Sequence[tuple[Piece, int]]
+"""Those of one part."""
+Named = tuple[SlotKind, tuple[str, ...]]
+"""Kind of a slot, and what its segments are called."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,16 +311,41 @@ def step_graph(
     memory = plan.memory
     writer = _Slots(plan, groups, sizes, work, model)
     slots = schedule_slots(memory.pp, memory.virtual_stages, memory.micro_batches)
-    made = [writer.part(k, part, len(parts)) for k, part in enumerate(parts)]
-    kinds = list(dict.fromkeys(kind for four in made for kind in four))
-    number = {kind: k for k, kind in enumerate(kinds)}
-    index = np.array([[number[kind] for kind in four] for four in made])
+    made = [writer.part(k, part, units) for k, (part, units) in enumerate(_with_units(parts))]
+    kinds, index = _numbered([[kind for kind, _ in four] for four in made])
+    names, name_index = _numbered([[name for _, name in four] for four in made])
     special = np.where(
         slots.forward, slots.micro_batch == 0, slots.micro_batch == memory.micro_batches - 1
     )
-    kind_of: NDArray[np.int64] = index[slots.part, 2 * ~slots.forward + special]
+    variant = 2 * ~slots.forward + special
     endings = [writer.ending(stage, parts, updates[stage]) for stage in range(memory.pp)]
-    return slot_graph(slots, kinds, kind_of, endings, note)
+    return slot_graph(
+        slots,
+        kinds,
+        index[slots.part, variant],
+        endings,
+        names,
+        name_index[slots.part, variant],
+        note,
+    )
+
+
+def _numbered(rows: Sequence[Sequence[T]]) -> tuple[list[T], NDArray[np.int64]]:
+    """Distinct entries of rows, and the number of each entry."""
+    found = list(dict.fromkeys(entry for row in rows for entry in row))
+    number = {entry: k for k, entry in enumerate(found)}
+    return found, np.array([[number[entry] for entry in row] for row in rows])
+
+
+def _with_units(parts: Parts) -> Iterator[tuple[Sequence[tuple[Piece, int]], list[int | str]]]:
+    """Each part, and what its pieces are: the input, numbered layers, the head."""
+    first = 0
+    for k, part in enumerate(parts):
+        ends = (k == 0) + (k == len(parts) - 1)
+        after = first + sum(count for _, count in part) - ends
+        units: list[int | str] = [*range(first, after)]
+        yield part, ["input"] * (k == 0) + units + ["head"] * (k == len(parts) - 1)
+        first = after
 
 
 class _Slots:
@@ -331,41 +363,46 @@ class _Slots:
         self.model = model
         self.zero = plan.memory.zero
 
-    def part(
-        self, k: int, part: Sequence[tuple[Piece, int]], parts: int
-    ) -> tuple[SlotKind, SlotKind, SlotKind, SlotKind]:
+    def part(self, k: int, part: Entries, units: list[int | str]) -> list[Named]:
         """Kinds of a part's slots: forward, the first; backward, the last."""
         overlap = self.plan.overlap
         gather = self.zero in (1, 2) and overlap.zero
         reduce = overlap.dp and self.zero < 2
         whole = self.zero == 3
-        ahead, back = self._send(k, k + 1, parts), self._send(k, k - 1, parts)
-        forward = self._kind(part, ahead, forward=True, gather=whole)
-        first = self._kind(part, ahead, forward=True, gather=True) if gather else forward
-        backward = self._kind(part, back, forward=False, gather=whole, reduce=self.zero >= 2)
-        last = self._kind(part, back, forward=False, reduce=True) if reduce else backward
-        return forward, first, backward, last
+        ahead, back = self._send(k, k + 1), self._send(k, k - 1)
+        forward = self._kind(part, units, ahead, forward=True, gather=whole)
+        first = self._kind(part, units, ahead, forward=True, gather=True) if gather else forward
+        units = units[::-1]
+        backward = self._kind(part, units, back, forward=False, gather=whole, reduce=self.zero >= 2)
+        last = self._kind(part, units, back, forward=False, reduce=True) if reduce else backward
+        return [forward, first, backward, last]
 
     def _kind(
         self,
-        part: Sequence[tuple[Piece, int]],
+        part: Entries,
+        units: Sequence[int | str],
         send: Collective | None,
         *,
         forward: bool,
         gather: bool = False,
         reduce: bool = False,
-    ) -> SlotKind:
+    ) -> Named:
+        """Kind of a slot, and the names of its segments."""
         made: dict[tuple[tuple[Piece, int], ...], Segment] = {}
-        segments = []
+        segments, names, unit = [], [], 0
         for bucket in self._buckets(part, apart=gather or reduce, forward=forward):
             key = tuple(bucket)
             if key not in made:
                 made[key] = self._segment(key, forward=forward, gather=gather, reduce=reduce)
             segments.append(made[key])
-        return SlotKind(tuple(segments), send, send is not None and not self.plan.overlap.pp)
+            size = sum(count for _, count in bucket)
+            names.append(name_layers(units[unit : unit + size]))
+            unit += size
+        blocks = send is not None and not self.plan.overlap.pp
+        return SlotKind(tuple(segments), send, blocks), tuple(names)
 
     def _buckets(
-        self, part: Sequence[tuple[Piece, int]], *, apart: bool, forward: bool
+        self, part: Entries, *, apart: bool, forward: bool
     ) -> list[list[tuple[Piece, int]]]:
         """Parts of a slot: one, or as many whole blocks as fill a bucket."""
         ordered = list(part) if forward else list(reversed(part))
@@ -424,11 +461,11 @@ class _Slots:
             ahead,
         )
 
-    def _send(self, here: int, there: int, parts: int) -> Collective | None:
+    def _send(self, here: int, there: int) -> Collective | None:
         """Activations of a micro-batch from one part to another; tensor parallelism splits them."""
         memory = self.plan.memory
         stages = memory.pp
-        if not 0 <= there < parts or stages == 1:
+        if not 0 <= there < stages * memory.virtual_stages or stages == 1:
             return None
         run = memory.activations
         size = run.tokens * self.model.hidden * self.plan.communication / run.tp
@@ -438,18 +475,20 @@ class _Slots:
     def ending(self, stage: int, parts: Parts, update: float) -> Ending:
         """Reduction that did not overlap, tied embeddings, update, weights that are not split."""
         memory, plan = self.plan.memory, self.plan
-        steps: list[tuple[float, Counts]] = []
+        steps: list[tuple[str, float, Counts]] = []
         dense, expert = stage_parameters(parts, memory.pp, stage)
         if not plan.overlap.dp and memory.zero < 2:
-            steps.append((0.0, gradient_counts(dense, expert, plan, self.groups)))
+            steps.append(("gradients", 0.0, gradient_counts(dense, expert, plan, self.groups)))
         if self.model.tied and memory.pp > 1 and stage in (0, memory.pp - 1):
             group = peers(self.groups["pp"], self.sizes, 0, memory.pp - 1)
             size = _table(self.model, plan) * plan.gradient
             shared = replace(group, name="embedding")
-            steps.append((0.0, ((Collective(CollectiveKind.ALL_REDUCE, size, shared), 1.0),)))
-        updating: tuple[float, Counts] = (update, ())
+            both = Collective(CollectiveKind.ALL_REDUCE, size, shared)
+            steps.append(("tied embeddings", 0.0, ((both, 1.0),)))
+        updating: tuple[str, float, Counts] = ("update", update, ())
         gathering: Counts = ()
         if memory.zero in (1, 2) and not plan.overlap.zero:
             gathering = weight_counts(dense, expert, plan, self.groups)
-        reducing = [step for step in steps if step[1]]
-        return Ending((*reducing, updating, *([(0.0, gathering)] if gathering else [])))
+        reducing = [step for step in steps if step[2]]
+        ending = [("weights", 0.0, gathering)] if gathering else []
+        return Ending((*reducing, updating, *ending))

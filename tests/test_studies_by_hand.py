@@ -1,0 +1,123 @@
+"""Case studies: their figures computed a second time, by hand or by trying everything."""
+
+import re
+
+import numpy as np
+import pytest
+from test_studies import computed
+
+from libra.evaluate import evaluate_design
+from libra.load import load_design
+from libra.units import GB_PER_S
+
+MBIT = 1e6 / 8
+
+
+def rows_of(name, **where):
+    rows = computed(name)[1]["rows"]
+    return [row for row in rows if all(row[key] == value for key, value in where.items())]
+
+
+def round_time(flops_device, flops_cloud, sent, averaged, steps, edge, cloud):
+    """Time of a step of edge-cloud: passes, activations over both links, and the average."""
+    compute = 3 * (flops_device / 1e12 + flops_cloud / (156e12 / 16))
+    way = sent / edge + sent / cloud
+    average = max(2 * averaged * 15 / 16 / edge, 2 * averaged / 16 * 63 / 64 / cloud)
+    return compute + 2 * way + average / steps
+
+
+@pytest.mark.parametrize(("cut", "steps"), [(6, 1), (6, 16), (3, 1), (5, 8)])
+def test_edge_cloud_by_hand(cut, steps):
+    study, _ = computed("edge-cloud")
+    parts = study.resnet(32)
+    flops = [part.flops for part in parts]
+    arguments = (
+        sum(flops[:cut]),
+        sum(flops[cut:]),
+        2 * parts[cut - 1].output if cut < 6 else 0.0,
+        2 * sum(part.weights for part in parts[:cut]),
+        steps,
+    )
+    (row,) = rows_of("edge-cloud", model="ResNet-50", cut=cut, steps=steps)
+    edge, cloud = row["edge"] * MBIT, row["uplink"] * MBIT / 16
+    assert 1024 * (160 * edge + 1600 * cloud) / GB_PER_S == pytest.approx(33280, rel=1e-6)
+    assert row["time"] == pytest.approx(round_time(*arguments, edge, cloud), rel=1e-5)
+    spent = np.linspace(0.02, 0.98, 4000)
+    budget = 33280 / 1024 * GB_PER_S
+    tried = [round_time(*arguments, s * budget / 160, (1 - s) * budget / 1600) for s in spent]
+    assert min(tried) * (1 - 1e-3) <= row["time"] <= min(tried) * (1 + 1e-6)
+
+
+def test_resnet_of_edge_cloud_is_the_published_one():
+    parts = computed("edge-cloud")[0].resnet(1)
+    assert sum(part.weights for part in parts) == 25557032
+    assert sum(part.flops for part in parts) / 2 == pytest.approx(3.86e9, rel=0.001)
+
+
+def test_parallelisation_by_hand():
+    """TP 32 fills chiplets and packages, DP 128 nodes and pods: bytes over bandwidths."""
+    figures = computed("parallelisation")[1]
+    shares = {row["dimension"]: row["bandwidth"] for row in figures["shares"] if row["tp"] == 32}
+    chiplet, package, node, pod = (
+        shares[d] * GB_PER_S for d in ("chiplet", "package", "node", "pod")
+    )
+    assert sum(shares.values()) == pytest.approx(1000)
+    hidden, tokens = 24576, 512 * 2048 // 128
+    activations, weights = 2 * tokens * hidden, 2 * 12 * hidden**2 // 32
+    gather = max(activations * 3 / 4 / chiplet, activations / 4 * 7 / 8 / package)
+    reduce = max(2 * weights * 3 / 4 / node, 2 * weights / 4 * 31 / 32 / pod)
+    communication = 128 * ((4 * 2 + 1) * gather + reduce)
+    assert figures["best"] == 32
+    assert figures["best_time"] == pytest.approx(figures["compute"] + communication, rel=1e-5)
+
+
+def test_parallelisation_of_128_has_the_published_bytes():
+    table = computed("parallelisation")[0].layer_table(128, 256)
+    assert table.count("all-reduce 805306368 B tp") == 4
+    gradients = [int(size) for size in re.findall(r"all-reduce (\d+) B dp", table)]
+    assert sum(gradients) == 113246208
+
+
+def test_bill_of_the_rails_by_hand():
+    """1,024 nodes on 64-port switches: 32 leaves and 16 spines for each of 8 rails."""
+    figures = computed("h100-8192")[1]
+    bill = {(row[0], row[1]): row for row in figures["bill"].rows}
+    assert bill["rail", "switch of 64 ports"][2] == 8 * (1024 // 32 + 1024 // 64)
+    assert bill["rail", "cable"][2] == 8 * 1024 * 2
+    assert bill["rail", "NIC"][2] == 8192
+    assert sum(row[5] for row in figures["bill"].rows) == pytest.approx(figures["cost"])
+    assert figures["agrees"] == pytest.approx(0, abs=1e-9)
+    watts = 8192 * (450 * (0.044 + 0.125) + 50 * (2 * 0.32 + 3 * 0.125 + 0.5))
+    assert figures["built_power"] * 1e6 == pytest.approx(watts)
+
+
+def test_each_placement_of_experts_is_best_on_its_own_network():
+    figures = computed("mixture-of-experts")[1]
+    for k, row in enumerate(figures["matrix"].rows):
+        assert min(row[1:]) == row[1 + k]
+    for row in figures["table"].rows:
+        assert row[2] + row[3] == pytest.approx(500)
+
+
+def test_least_regret_against_all_networks_of_the_budget():
+    """Step times of both models on networks that spend the budget where optics are dear."""
+    study, figures = computed("robust")
+    design = load_design(study.FOLDER / "design.yaml")
+    cases = {s.name: s.design for s in design.scenarios}
+    bests = dict.fromkeys(cases, np.inf)
+
+    def times(case, nvlink, prices):
+        rail = (10e6 / 1024 - nvlink * 17) / (18 + prices)
+        result = evaluate_design(cases[case], [nvlink * GB_PER_S, rail * GB_PER_S])
+        return [w.step_time for w in result.workloads]
+
+    weights = {name: [w.weight for w in case.workloads] for name, case in cases.items()}
+    cheap = [times("as planned", x, 39.4) for x in np.linspace(120, 420, 61)]
+    dear = [times("dear optics", x, 55.16) for x in np.linspace(120, 420, 61)]
+    for name in cases:
+        found = dear if name == "dear optics" else cheap
+        bests[name] = min(np.dot(weights[name], t) for t in found)
+    worst = [max(np.dot(weights[name], t) / bests[name] for name in cases) - 1 for t in dear]
+    assert min(worst) - 4e-3 <= figures["least_worst"] <= min(worst) + 1e-6
+    k = int(np.argmin(worst))
+    assert np.linspace(120, 420, 61)[k] == pytest.approx(figures["least_nvlink"], abs=6)
