@@ -83,7 +83,7 @@ def resolved(name):
 def test_modules_that_contributing_names_are_there():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     names = set(re.findall(r"`([\w/]+\.(?:py|js|html|proto))`", text))
-    folders = ("", "src/libra", "src/libra/formats", "src/libra/report")
+    folders = ("", "src/libra", "src/libra/formats", "src/libra/report", "tests", "benchmarks")
     found = {n for n in names if any((ROOT / folder / n).is_file() for folder in folders)}
     assert names - found <= {"study.py"}  # one in each folder of a case study
     assert len(names) > 15
