@@ -2,8 +2,11 @@
 
 import json
 import math
+import multiprocessing
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +16,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from libra.errors import InputError
+import libra
+from libra.errors import FieldError, InputError
 from libra.explore.explorer import Explorer
-from libra.explore.run import explore_space, waves
+from libra.explore.run import run_exploration, waves
 from libra.explore.space import load_space
+from libra.explore.stages import Stage, StageClock
 from libra.explore.store import open_store, read_exploration
+from libra.plots import plot_candidates, plot_coordinates, plot_exploration, plot_heat_map
+from libra.plots.exploration_rows import coordinate_rows, heat_rows
+from libra.presets import example_folder
 from libra.yaml_source import Override
 
 SPACE = """npus: [64]
@@ -57,7 +65,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def explored(space, out, **options):
-    return explore_space(load_space(space), Path(out), **options)
+    return run_exploration(load_space(space), Path(out), **options)
 
 
 def test_pruning_changes_no_winner_and_bounds_hold(folder):
@@ -91,8 +99,8 @@ def test_bounds_of_other_objectives_and_models(folder, settings):
     overrides = [Override(path, value) for path, value in settings.items()]
     overrides.append(Override("workloads.0.parallel.pp", "[1, 2]"))
     space = load_space("small.yaml", overrides)
-    pruned = explore_space(space, Path("pruned"), top=3)
-    whole = explore_space(space, Path("whole"), top=3, prune=False)
+    pruned = run_exploration(space, Path("pruned"), top=3)
+    whole = run_exploration(space, Path("whole"), top=3, prune=False)
     assert pruned.top["objective"].to_list() == pytest.approx(whole.top["objective"].to_list())
     both = pruned.frame.join(whole.frame, on="candidate", suffix="_whole")
     solved = both.filter(pl.col("objective_whole").is_not_null())
@@ -136,44 +144,48 @@ def test_a_dask_cluster_gives_the_same_rows(folder):
     assert read_exploration(Path("dask")).equals(explored("small.yaml", "one").frame)
 
 
-def run_killed(rng, times, *options):
-    """Run a command, killing it at random moments, until it is done."""
-    command = [
-        sys.executable,
-        "-m",
-        "libra",
-        "explore",
-        "space.yaml",
-        "-o",
-        "killed",
-        "--jobs",
-        "1",
-    ]
-    for k in range(times + 20):
-        with subprocess.Popen(
-            [*command, *options], stdout=subprocess.DEVNULL, stderr=-1
-        ) as process:
-            try:
-                process.wait(rng.uniform(1.0, 5.0) if k < times else 120)
-            except subprocess.TimeoutExpired:
-                os.kill(process.pid, signal.SIGKILL)
-                process.wait()
-                continue
-            return k
-    raise AssertionError("it never ends")
-
-
-@pytest.mark.slow
-def test_killed_at_random_moments(folder, monkeypatch):
-    monkeypatch.setattr("libra.explore.explorer.PART", 64)
-    undisturbed = explored("space.yaml", "undisturbed").frame
-    Path("sitecustomize.py").write_text("import libra.explore.explorer as e\ne.PART = 64\n")
+def small_parts(folder, monkeypatch, size=64):
+    """Parts of few candidates, in this process and in those that it starts."""
+    monkeypatch.setattr("libra.explore.explorer.PART", size)
+    code = f"import libra.explore.explorer as e\ne.PART = {size}\n"
+    Path("sitecustomize.py").write_text(code)
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     )
-    kills = run_killed(random.Random(3), 10)
-    assert kills > 0
+
+
+def run_killed(rng, times):
+    """Run a command, killing it at random moments, until it is done; how often it was killed.
+
+    A moment is soon after the start, or soon after a part has been written.
+    """
+    command = [sys.executable, "-m", "libra", "explore", "space.yaml", "-o", "killed"]
+    parts = Path("killed")
+    for k in range(times + 1):
+        before = len(list(parts.glob("part-*")))
+        with subprocess.Popen([*command, "--jobs", "1", "-q"], stdout=subprocess.DEVNULL) as run:
+            if k == times:
+                assert run.wait(300) == 0
+                return k
+            if rng.random() < 0.2:
+                time.sleep(rng.uniform(0, 2))
+            else:
+                while run.poll() is None and len(list(parts.glob("part-*"))) == before:
+                    time.sleep(0.005)
+                time.sleep(rng.uniform(0, 0.05))
+            if run.poll() is not None:
+                return k
+            run.kill()
+    raise AssertionError
+
+
+@pytest.mark.slow
+def test_killed_at_ten_random_moments(folder, monkeypatch):
+    small_parts(folder, monkeypatch, 16)
+    undisturbed = explored("space.yaml", "undisturbed").frame
+    assert run_killed(random.Random(3), 10) == 10
     assert read_exploration(Path("killed")).equals(undisturbed)
+    assert not list(Path("killed").glob("*.tmp"))
 
 
 def test_interrupted_between_parts_and_resumed(folder, monkeypatch):
@@ -248,10 +260,14 @@ def test_the_command(folder):
     assert done.returncode == 0, done.stderr
     assert "Best 3 by time" in done.stdout
     assert "Proven: no pruned candidate is below" in done.stdout
+    assert re.search(r"a\s+second\s+of\s+a\s+core:\s+generate", done.stdout)
     start = time.perf_counter()
     again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
     data = json.loads(again.stdout)
     assert len(data["top"]) == 3
+    assert data["status"] == "optimal"
+    assert data["proven"] is True
+    assert data["run"]["candidates"] == 0  # It goes on, and nothing is left to do.
     assert time.perf_counter() - start < 60
     bad = subprocess.run([*command, "--jobs", "0"], capture_output=True, text=True, check=False)
     assert bad.returncode == 2
@@ -269,3 +285,178 @@ def test_floor_is_below_every_solve(folder):
     solved = [row for row in rows if row["objective"] is not None]
     assert solved
     assert all(floors[row["candidate"]] <= row["objective"] * (1 + 1e-9) for row in solved)
+
+
+def kill_a_worker_after(parts, client, killed):
+    """Report that kills a worker process, by its id, when so many parts are done."""
+    seen = []
+
+    def report(progress):
+        seen.append(progress.done)
+        if len(seen) == parts + 1 and not killed:
+            workers = client.run(os.getpid)
+            address = sorted(workers)[0]
+            os.kill(workers[address], signal.SIGKILL)
+            killed.append(address)
+
+    return report
+
+
+def test_a_dask_worker_killed_on_the_way(folder, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    small_parts(folder, monkeypatch)
+    undisturbed = explored("space.yaml", "undisturbed").frame
+    killed = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        report = kill_a_worker_after(3, client, killed)
+        disturbed = explored("space.yaml", "dask", dask=cluster.scheduler_address, report=report)
+    assert len(killed) == 1
+    assert disturbed.frame["candidate"].to_list() == list(range(len(undisturbed)))
+    assert disturbed.frame.equals(undisturbed)
+
+
+def test_a_process_killed_on_the_way(folder, monkeypatch):
+    small_parts(folder, monkeypatch)
+    undisturbed = explored("space.yaml", "undisturbed").frame
+    killed = []
+
+    def report(progress):
+        children = multiprocessing.active_children()
+        if progress.done >= 3 * 64 and not killed:
+            killed.append(children[0].pid)
+            os.kill(children[0].pid, signal.SIGKILL)
+
+    frame = explored("space.yaml", "killed", jobs=2, report=report).frame
+    assert killed
+    assert frame.equals(undisturbed)
+
+
+def test_processes_end_with_their_parent(folder, monkeypatch):
+    psutil = pytest.importorskip("psutil", reason="needs psutil")
+    command = [sys.executable, "-m", "libra", "explore", "space.yaml", "--no-prune", "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
+        children = []
+        while len(children) < 2 and parent.poll() is None:  # With the tracker of resources.
+            time.sleep(0.1)
+            children = psutil.Process(parent.pid).children(recursive=True)
+        time.sleep(2)
+        os.kill(parent.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert len(children) >= 2
+    assert not alive
+
+
+def test_rows_as_they_come(folder):
+    rows = list(libra.explore_space("small.yaml", top=5))
+    summary = explored("small.yaml", "out", top=5)
+    assert sorted(row["candidate"] for row in rows) == summary.frame["candidate"].to_list()
+    solved = [row for row in rows if row["status"] == "solved"]
+    assert min(r["objective"] for r in solved) == summary.top["objective"][0]
+    again = libra.explore_space("small.yaml", "out", top=5)
+    assert sorted(row["candidate"] for row in again) == summary.frame["candidate"].to_list()
+
+
+def test_time_of_each_stage_and_rate(folder):
+    effort = explored("small.yaml", "out", jobs=2).effort
+    data = effort.to_dict()
+    assert set(data["stage_cpu_seconds"]) == set(Stage)
+    assert all(data["stage_cpu_seconds"][s] > 0 for s in ("generate", "bound", "solve", "write"))
+    assert sum(data["stage_cpu_seconds"].values()) == pytest.approx(data["cpu_seconds"])
+    assert effort.rate == pytest.approx(effort.candidates / effort.cpu_seconds)
+    again = explored("small.yaml", "out").effort
+    assert (again.candidates, again.rate) == (0, 0.0)
+
+
+def test_stages_within_stages_are_counted_once():
+    clock = StageClock()
+    start = time.thread_time()
+    with clock.measure(Stage.BOUND):
+        with clock.measure(Stage.BUILD):
+            sum(range(200_000))
+        sum(range(100_000))
+    spent = time.thread_time() - start
+    taken = clock.take()
+    assert taken[Stage.BUILD] > 0
+    assert taken[Stage.BOUND] > 0
+    assert sum(taken.values()) <= spent
+    assert not any(clock.take().values())
+
+
+@pytest.mark.slow
+def test_a_space_of_thousands_solved_whole(folder):
+    """As the page on exploring says: `gpt-3-256` with and without pruning."""
+    space = load_space(example_folder() / "spaces" / "gpt-3-256.yaml")
+    pruned, whole = (
+        run_exploration(space, Path(name), prune=name == "pruned", jobs=2)
+        for name in ("pruned", "whole")
+    )
+    assert len(whole.frame) == len(pruned.frame) >= 5000
+    assert set(whole.counts) == {"solved", "refused"}
+    assert pruned.top["candidate"].equals(whole.top["candidate"])
+    assert pruned.top["objective"].to_list() == pytest.approx(
+        whole.top["objective"].to_list(), rel=1e-9
+    )
+    assert pruned.is_proven
+    both = pruned.frame.join(whole.frame, on="candidate", suffix="_whole")
+    solved = both.filter(pl.col("objective_whole").is_not_null())
+    assert (solved["bound"] <= solved["objective_whole"] * (1 + 1e-9)).all()
+    assert whole.effort.cpu_seconds > 3 * pruned.effort.cpu_seconds
+
+
+def test_python_of_the_page_on_exploring(folder):
+    spaces = Path("my-design") / "spaces"
+    spaces.mkdir(parents=True)
+    shutil.copy("small.yaml", spaces / "msft-1t-parallelism.yaml")
+    whole = explored("small.yaml", "explored", prune=False)
+    page = (Path(__file__).parent.parent / "docs" / "explore.md").read_text("utf-8")
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(code, "explore.md", "exec"), names)
+    solved = whole.frame.filter(pl.col("status") == "solved")
+    for network, best in names["best_per_shape"].select("network", "objective").iter_rows():
+        assert best == solved.filter(pl.col("network") == network)["objective"].min()
+    points = list(solved.select("network_cost_usd", "step_time_s").iter_rows())
+    left = [p for p in points if not any(q[0] <= p[0] and q[1] < p[1] for q in points)]
+    assert names["frontier"]["step_time_s"].to_list() == sorted({p[1] for p in left}, reverse=True)
+    effect = dict(names["effect"].select("tp", "best").iter_rows())
+    assert effect[2] == solved.filter(pl.col("tp") == 2)["objective"].min()
+    assert names["best"]["objective"] == whole.top["objective"][0]
+
+
+def test_charts_of_an_exploration(folder):
+    pruned, whole = explored("small.yaml", "p"), explored("small.yaml", "w", prune=False)
+    cells = {(row["x"], row["y"]): row for row in heat_rows(whole.frame, "tp", "pp")}
+    for (tp, pp), row in cells.items():
+        mine = whole.frame.filter((pl.col("tp") == tp) & (pl.col("pp") == pp))
+        assert row["value"] == mine["objective"].min()
+        assert row["kind"] == ("refused" if row["value"] is None else "solved")
+    for row in heat_rows(pruned.frame, "tp", "pp"):
+        if row["kind"] == "pruned":
+            assert row["value"] <= cells[row["x"], row["y"]]["value"]
+    lines, ticks, axes = coordinate_rows(whole.frame, 1.0, "step time", 3, 20)
+    assert {"package", "node", "pod", "TP", "PP", "DP", "order", "step time"} >= set(axes)
+    assert len(lines) == 20 * len(axes)
+    assert all(0 <= row["position"] <= 1 for row in [*lines, *ticks])
+    first = [row for row in lines if row["rank"] == 1]
+    assert first[-1]["objective"] == whole.top["objective"][0]
+    for plot in (plot_exploration, plot_heat_map, plot_coordinates, plot_candidates):
+        for frame in (pruned.frame, whole.frame, whole.frame.head(1)):
+            assert plot(frame).to_dict()
+    with pytest.raises(FieldError, match="no such column, got 'tb'"):
+        plot_heat_map(whole.frame, x="tb")
+    with pytest.raises(FieldError, match="needs objective, bound, status"):
+        plot_coordinates(whole.frame.select("tp"))
+
+
+def test_nothing_can_be_solved(folder):
+    command = [sys.executable, "-m", "libra", "explore", "small.yaml", "--jobs", "1", "--json"]
+    limit = ["--set", "constraints=[total <= 1 GB/s, total >= 2 GB/s]"]
+    done = subprocess.run([*command, *limit], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["status"] == "infeasible"
+    assert "no candidate has an optimum" in done.stderr

@@ -45,13 +45,14 @@ def _sweep(case: Case, path: Path, fingerprint: str) -> Prepared:
 
 
 def _explore(case: Case, path: Path, fingerprint: str) -> Prepared:
-    from libra.explore.run import Summary, explore_space
+    from libra.explore.run import run_exploration
     from libra.explore.space import load_space
+    from libra.explore.summary import Summary
 
     folders = count()
 
     def work() -> Summary:
-        return explore_space(load_space(path), path.with_name(f"rows-{next(folders)}"))
+        return run_exploration(load_space(path), path.with_name(f"rows-{next(folders)}"))
 
     def describe(found: object) -> dict[str, float | str]:
         assert isinstance(found, Summary)

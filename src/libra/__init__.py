@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from libra.design import Design, Workload
     from libra.errors import InfeasibleError, InputError, LibraError, SolverError, UnboundedError
     from libra.evaluate import evaluate_design, simulate_result
+    from libra.explore.run import explore_space
     from libra.frontier import FrontierPoint, time_cost_frontier
     from libra.load import load_design
     from libra.network import Network
@@ -33,6 +34,7 @@ _HOME = {
     "StepGraph": "workload.graph",
     "evaluate_design": "evaluate",
     "simulate_result": "evaluate",
+    "explore_space": "explore.run",
     "FrontierPoint": "frontier",
     "time_cost_frontier": "frontier",
     "load_design": "load",
@@ -59,6 +61,7 @@ __all__ = [
     "UnboundedError",
     "Workload",
     "evaluate_design",
+    "explore_space",
     "load_design",
     "optimize_design",
     "simulate_result",

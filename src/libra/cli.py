@@ -391,11 +391,12 @@ def _report(
 
 
 def _new(directory: Path, example: str) -> None:
-    from libra.starters import copy_example
+    from libra.starters import copy_example, example_command
 
     for path in copy_example(directory, example):
         print(path)
-    print(f"Next: libra optimize {directory / (example + '.yaml')}", file=sys.stderr)
+    command = example_command(example)
+    print(f"Next: libra {command} {directory / (example + '.yaml')}", file=sys.stderr)
 
 
 def _run(work: Callable[[], None], *, as_json: bool, debug: bool) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from libra.cli_options import AsJson, Debug, Run, Settings
+from libra.cli_options import AsJson, Debug, Quiet, Run, Settings
 
 if TYPE_CHECKING:
-    from libra.explore.run import Progress, Summary
+    from libra.explore.run import Progress
+    from libra.explore.summary import Summary
     from libra.yaml_source import Override
 
 __all__ = ["add_explore_command"]
@@ -53,7 +55,12 @@ def add_explore_command(
         prune: Annotated[
             bool, typer.Option(help="Leave out what a bound proves not to be among the best.")
         ] = True,
+        plot: Annotated[
+            Path | None,
+            typer.Option(metavar="FILE.{png,svg,pdf,html}", help="Draw what was found."),
+        ] = None,
         as_json: AsJson = False,
+        quiet: Quiet = False,
         settings: Settings = None,
         debug: Debug = False,
     ) -> None:
@@ -63,23 +70,34 @@ def add_explore_command(
         """
 
         def work() -> None:
-            from libra.explore.run import explore_space
+            from libra.explore.run import run_exploration
             from libra.explore.space import load_space
 
+            if plot is not None:
+                from libra.plots.save import require_chart_name
+
+                require_chart_name(plot)
             found = load_space(space, overrides(settings))
             folder = output if output is not None else Path(f"{space.stem}-explored")
             _require_positive("--top", top)
             count = jobs if jobs is not None else os.cpu_count() or 1
             _require_positive("--jobs", count)
-            with _Screen(quiet=as_json) as report:
-                summary = explore_space(
+            with _Screen(quiet=quiet or as_json) as report:
+                summary = run_exploration(
                     found, folder, top=top, prune=prune, jobs=count, dask=dask, report=report
                 )
+            _require_a_winner(summary, folder)
+            objective = found.shared.get("objective", "time")
             if as_json:
-                data = summary.to_dict() | {"folder": str(folder)}
-                sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+                data = {"status": "optimal", "objective": objective, "folder": str(folder)}
+                text = json.dumps(data | summary.to_dict(), indent=1, ensure_ascii=False)
+                sys.stdout.write(text + "\n")
             else:
-                _print(summary, folder, found.shared.get("objective", "time"))
+                _print(summary, folder, objective)
+            if plot is not None:
+                from libra.plots import plot_exploration, save_chart
+
+                save_chart(plot_exploration(summary.frame), plot)
 
         run(work, as_json=as_json, debug=debug)
 
@@ -89,6 +107,19 @@ def _require_positive(name: str, value: int) -> None:
 
     if value < 1:
         raise InputError(f"{name}: must be at least 1, got {value}. Correct it.")
+
+
+def _require_a_winner(summary: Summary, folder: Path) -> None:
+    """Refuse an exploration of which nothing came, with the reasons."""
+    from libra.errors import InfeasibleError, SolverError
+
+    if len(summary.top):
+        return
+    words = "; ".join(_counts_by_reason(summary))
+    rest = f"The rows in {folder} say why for each."
+    if summary.counts.get("failed"):
+        raise SolverError(f"no candidate was solved, got {words}. {rest}")
+    raise InfeasibleError(f"no candidate has an optimum, got {words}. {rest}", [])
 
 
 class _Screen:
@@ -117,13 +148,11 @@ class _Screen:
         return self.report
 
     def report(self, progress: Progress) -> None:
-        from libra.explore.explorer import PART
-
         words = "Exploring"
         if progress.best is not None:
             words = f"Best so far {progress.best['objective']:.6g}: {progress.best['network']}"
         speed = self.bar.tasks[0].speed
-        rate = f"{speed * PART:,.0f} candidates/s" if speed else ""
+        rate = f"{speed:,.0f} candidates/s" if speed else ""
         self.bar.update(
             self.task, completed=progress.done, total=progress.total, description=words, rate=rate
         )
@@ -173,21 +202,41 @@ def _varied(summary: Summary) -> list[str]:
 
 
 def _sentences(summary: Summary) -> list[str]:
-    counts: dict[str, Any] = summary.counts
-    total = sum(counts.values())
-    words = ", ".join(f"{n:,} {status}" for status, n in counts.items())
-    lines = [f"{total:,} candidates: {words}."]
+    lines = [*_counts_by_reason(summary), _proof(summary)]
+    effort = summary.effort
+    if effort.candidates:
+        shares = ", ".join(
+            f"{stage.value} {spent / effort.cpu_seconds:.0%}"
+            for stage, spent in effort.stages.items()
+        )
+        lines.append(
+            f"{effort.candidates:,} candidates in {effort.seconds:,.1f} s, {effort.rate:,.0f} a "
+            f"second of a core: {shares}."
+        )
+    return lines
+
+
+def _counts_by_reason(summary: Summary) -> list[str]:
+    words = ", ".join(f"{n:,} {status}" for status, n in summary.counts.items())
+    lines = [f"{len(summary.frame):,} candidates: {words}."]
     if summary.refused:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in summary.refused.items())
         lines.append(f"Not possible, by reason: {reasons}.")
-    if len(summary.top) and counts.get("pruned"):
-        last = summary.top["objective"][-1]
-        lines.append(
-            f"Proven: no pruned candidate is below {summary.proven:.9g}, and the last of the best "
-            f"is {last:.9g}."
-        )
-    elif len(summary.top):
-        lines.append("Every candidate that can be built was solved.")
-    else:
-        lines.append("No candidate has an optimum.")
     return lines
+
+
+def _proof(summary: Summary) -> str:
+    """What is known of the candidates that were not solved."""
+    last = summary.top["objective"][-1]
+    if math.isinf(summary.proven):
+        return "Every candidate that can be built was solved."
+    left_out = "pruned or failed" if summary.counts.get("failed") else "pruned"
+    if summary.is_proven:
+        return (
+            f"Proven: no {left_out} candidate is below {summary.proven:.9g}, and the last of the "
+            f"best is {last:.9g}."
+        )
+    return (
+        f"Not proven: the least bound of the {left_out} candidates is {summary.proven:.9g}, the "
+        f"last of the best is {last:.9g}."
+    )

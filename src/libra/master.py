@@ -196,9 +196,10 @@ class _Layout:
     """Clarabel's data: minimise cost . x with bound - matrix x in the cones.
 
     Rows in order: equalities, inequalities, B >= 0, pieces, cuts, time limits, groups, cones.
-    Columns: b = B/S, s_f (H_f . S), tau_j / t_w, theta_w / t_w, z / unit, with t_w the size of
-    workload w's step time at S. A multiplier of the original problem is one here times `unscale`;
-    the objective there is the one here times `unit`.
+    Columns: b = B/S, s_f (H_f . S), n_j tau_j / t_w, theta_w / t_w, z / unit, with t_w the size of
+    workload w's step time at S and n_j how often a cut counts collective j at most. A multiplier of
+    the original problem is one here times `unscale`; the objective there is the one here times
+    `unit`.
     """
 
     cost: Floats
@@ -281,14 +282,15 @@ def _fill_times(
     theta_at = tau_at + terms.collectives
     reach = terms.forms @ scale
     rows, of_form = at + np.arange(pieces), s_at + np.arange(forms)
-    size = np.repeat(t, np.diff(program.first))[terms.owner] if len(t) > 1 else t[0]
-    matrix.put(rows[:, None], of_form, terms.coefficient / reach / np.reshape(size, (-1, 1)))
+    often = _most_counts(program, cuts)
+    size = (np.repeat(t, np.diff(program.first)) / often)[terms.owner]
+    matrix.put(rows[:, None], of_form, terms.coefficient / reach / size[:, None])
     matrix.put(rows, tau_at + terms.owner, -1.0)
     bound[rows], unscale[rows] = -terms.alpha / size, unit / size
     at += pieces
     for cut in cuts:
-        first = tau_at + program.first[cut.workload]
-        matrix.put(at, first + np.arange(len(cut.counts)), cut.counts)
+        mine = program.first[cut.workload] + np.arange(len(cut.counts))
+        matrix.put(at, tau_at + mine, cut.counts / often[mine])
         matrix.put(at, theta_at + cut.workload, -1.0)
         bound[at], unscale[at] = -cut.fixed / t[cut.workload], unit / t[cut.workload]
         at += 1
@@ -312,6 +314,20 @@ def _fill_times(
     matrix.put(first_of + 1, of_form, -1.0)
     bound[first_of + 2] = 2.0
     unscale[at:] = unit / np.repeat(reach, 3)
+
+
+def _most_counts(program: Program, cuts: Sequence[Cut]) -> Floats:
+    """How often some cut counts each collective at most, at least 1.
+
+    A step may count a short collective thousands of times: as a part of the step time, its own time
+    would be as small as the solver's tolerances allow.
+    """
+    most = np.ones(program.terms.collectives)
+    for cut in cuts:
+        at = program.first[cut.workload]
+        span = slice(at, at + len(cut.counts))
+        most[span] = np.maximum(most[span], cut.counts)
+    return most
 
 
 def _cut_times(program: Program, cuts: Sequence[Cut], workloads: int, scale: Floats) -> Floats:

@@ -9,11 +9,16 @@ from libra.errors import InputError, nearest
 from libra.files import write_whole
 from libra.presets import example_folder
 
-__all__ = ["copy_example"]
+__all__ = ["copy_example", "example_command"]
+
+
+def example_command(example: str) -> str:
+    """Command that an example is for: designs are optimised, spaces explored."""
+    return "explore" if (example_folder() / "spaces" / f"{example}.yaml").exists() else "optimize"
 
 
 def copy_example(directory: Path, example: str) -> Iterator[Path]:
-    """Copy an example design and the traces that it names; yields the files written.
+    """Copy an example design, or space, and the traces that it names; yields the files written.
 
     Raises
     ------
@@ -21,10 +26,13 @@ def copy_example(directory: Path, example: str) -> Iterator[Path]:
         If there is no such example, or a file of its name is there already: then none is written.
     """
     folder = example_folder()
-    names = sorted(p.stem for p in folder.glob("*.yaml"))
-    if example not in names:
-        raise InputError(f"--example: unknown example, got {example!r}. {nearest(example, names)}")
-    source = folder / f"{example}.yaml"
+    found = [*folder.glob("*.yaml"), *folder.glob("spaces/*.yaml")]
+    examples = {p.stem: p for p in sorted(found)}
+    if example not in examples:
+        raise InputError(
+            f"--example: unknown example, got {example!r}. {nearest(example, examples)}"
+        )
+    source = examples[example]
     text = source.read_text("utf-8")
     traces = [
         line.split("trace:")[1].split("#")[0].strip(" }")

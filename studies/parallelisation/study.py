@@ -17,7 +17,7 @@ from pages import ROOT, Table
 
 from libra.collectives import Collective
 from libra.evaluate import evaluate_design
-from libra.explore.run import explore_space
+from libra.explore.run import run_exploration
 from libra.explore.space import load_space
 from libra.load import DesignReader
 from libra.optimize import optimize_design
@@ -29,6 +29,8 @@ SPLITS = (8, 16, 32, 64, 128, 256)
 SIZES = (4, 8, 4, 32)
 NPUS = math.prod(SIZES)
 BLOCKS = 128
+"""Alike, and nothing overlaps: the tables hold one, and the step is so many times as long."""
+
 BATCH = 512
 BATCHES = (512, 1024, 2048, 4096)
 DIMENSIONS = ("chiplet", "package", "node", "pod")
@@ -52,7 +54,8 @@ def _compared(reader: DesignReader, tables: Tables) -> dict[str, Any]:
     equal = {tp: _timed(own[tp], [1e12 / len(SIZES)] * len(SIZES)) for tp in SPLITS}
     moved = {tp: _timed(own[tp], own[128].bandwidth) for tp in SPLITS}
     placed = {tp: _best_placement(reader, tables, tp) for tp in SPLITS}
-    times = {tp: own[tp].step_time for tp in SPLITS}
+    times = {tp: _seconds(own[tp]) for tp in SPLITS}
+    compute = {tp: BLOCKS * own[tp].workloads[0].compute for tp in SPLITS}
     best = min(SPLITS, key=times.__getitem__)
     best_placed = min(SPLITS, key=placed.__getitem__)
     misplaced = max(SPLITS, key=lambda tp: times[tp] / placed[tp][0])
@@ -81,9 +84,9 @@ def _compared(reader: DesignReader, tables: Tables) -> dict[str, Any]:
         "pod_most": max(own[tp].bandwidth[3] for tp in SPLITS) / 1e9,
         "chiplet_least": min(own[tp].bandwidth[0] for tp in SPLITS) / 1e9,
         "chiplet_most": max(own[tp].bandwidth[0] for tp in SPLITS) / 1e9,
-        "compute": own[best].workloads[0].compute,
-        "compute_least": min(own[tp].workloads[0].compute for tp in SPLITS),
-        "compute_most": max(own[tp].workloads[0].compute for tp in SPLITS),
+        "compute": compute[best],
+        "compute_least": min(compute.values()),
+        "compute_most": max(compute.values()),
         "table": _table(own, paper, equal, moved, placed),
         "times": [
             {"tp": tp, "series": name, "seconds": seconds}
@@ -128,7 +131,12 @@ def _innermost(tp: int) -> tuple[int, ...]:
 
 
 def _timed(result: Result, bandwidth: Any) -> float:
-    return evaluate_design(result.design, list(bandwidth)).step_time
+    return _seconds(evaluate_design(result.design, list(bandwidth)))
+
+
+def _seconds(result: Result) -> float:
+    """Time of a step with all blocks."""
+    return BLOCKS * result.step_time
 
 
 def _placements(tp: int) -> Iterator[tuple[int, ...]]:
@@ -138,11 +146,23 @@ def _placements(tp: int) -> Iterator[tuple[int, ...]]:
 
 
 def _best_placement(reader: DesignReader, tables: Tables, tp: int) -> tuple[float, tuple[int, ...]]:
-    """Step time and placement of the best of all placements, each on its own best network."""
-    return min(
-        (optimize_design(reader.read(_split(tables, tp, members))).step_time, members)
+    """Step time and placement of the best of all placements, each on its own best network.
+
+    Of equally good ones it is that which fills the dimensions it uses, then the innermost.
+    """
+    found = {
+        members: _seconds(optimize_design(reader.read(_split(tables, tp, members))))
         for members in _placements(tp)
-    )
+    }
+    least = min(found.values())
+    equal = [members for members, time in found.items() if time <= least * (1 + 1e-5)]
+    best = max(equal, key=lambda members: (_filled(members), members))
+    return found[best], best
+
+
+def _filled(members: Sequence[int]) -> int:
+    """Dimensions that tensor parallelism has whole, or leaves whole."""
+    return sum(g in (1, size) for g, size in zip(members, SIZES, strict=True))
 
 
 def _table(own: Any, paper: Any, equal: Any, moved: Any, placed: Any) -> Table:
@@ -163,11 +183,11 @@ def _table(own: Any, paper: Any, equal: Any, moved: Any, placed: Any) -> Table:
                 f"{tp} x {NPUS // tp}",
                 equal[tp],
                 moved[tp],
-                own[tp].step_time,
+                _seconds(own[tp]),
                 ", ".join(f"{b / 1e9:.0f}" for b in own[tp].bandwidth),
                 " x ".join(map(str, placed[tp][1])),
                 placed[tp][0],
-                paper[tp].step_time,
+                _seconds(paper[tp]),
             ]
             for tp in SPLITS
         ],
@@ -179,7 +199,7 @@ def _batches(reader: DesignReader, tables: Tables) -> dict[str, Any]:
     rows = []
     for batch in BATCHES:
         times = {
-            tp: optimize_design(reader.read(_split(tables, tp, batch=batch))).step_time
+            tp: _seconds(optimize_design(reader.read(_split(tables, tp, batch=batch))))
             for tp in SPLITS
         }
         best = min(times, key=times.__getitem__)
@@ -195,7 +215,7 @@ def _batches(reader: DesignReader, tables: Tables) -> dict[str, Any]:
 
 def _explored(folder: Path) -> dict[str, Any]:
     """What `libra explore space.yaml` finds."""
-    summary = explore_space(load_space(FOLDER / "space.yaml"), folder / "explored", prune=False)
+    summary = run_exploration(load_space(FOLDER / "space.yaml"), folder / "explored", prune=False)
     frame = summary.frame
     solved = sorted(
         (r for r in frame.to_dicts() if r["status"] == "solved"), key=lambda r: r["step_time_s"]
@@ -219,18 +239,18 @@ def _explored(folder: Path) -> dict[str, Any]:
 
 
 def layer_table(tp: int, batch: int) -> str:
-    """Layer table of a split for the sequences of a step, by `tools/derive_workloads.py`."""
+    """Layer table of a block of a split, for the sequences of a step; as the shipped workloads."""
     tool = _derivation()
     example = replace(tool.EXAMPLES["msft-1t.txt"], tp=tp, batch=batch * tp // NPUS)
     lines = [
         "name,forward,input_gradient,weight_gradient,update,forward_collective,"
-        "input_gradient_collective,weight_gradient_collective,count"
+        "input_gradient_collective,weight_gradient_collective"
     ]
     for layer in tool.example_layers(example, blocks=1):
         phases = (layer.forward, layer.input_gradient, layer.weight_gradient)
         times = [f"{1e9 * t:.0f} ns" for t in (*(p.compute for p in phases), layer.update)]
         sent = ["" if p.collective is None else _sent(p.collective) for p in phases]
-        lines.append(",".join([layer.name, *times, *sent, str(BLOCKS)]))
+        lines.append(",".join([layer.name, *times, *sent]))
     return "\n".join(lines) + "\n"
 
 

@@ -25,7 +25,7 @@ PRICES = {
     "pod": {"link": 7.8, "switch": 18.0, "nic": 31.6},
 }
 """Those of the file [USD per GB/s]."""
-FACTORS = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.5, 5.0, 10.0)
+FACTORS = (0.1, 0.2, 0.4, 1.0, 2.5, 5.0, 10.0)
 """None makes two tiers cost the same, where their shares would be anyone's choice."""
 TOLERANCE = 0.01
 NPU = 25000

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,14 +189,7 @@ def reference_paths(
     The paths are critical if collectives take the times of the cut bound for a sum of bandwidths
     `most`, or some times as long.
     """
-    assert job.plan is not None
-    assert job.entry is not None
-    assert job.model is not None
-    assert job.accelerator is not None
-    order = job.entry.parallel.order
-    network = role_network(job.plan.memory, order)
-    groups = place_roles(network, job.plan.memory, order)
-    graph = build_step(job.model, job.plan, job.accelerator, groups, network.sizes).graph
+    graph, groups = reference_step(job)
     role_of = {group: role for role, group in reversed(list(groups.items()))}
     known = [
         role_of.get(c.group, "") if c.kind is not CollectiveKind.POINT_TO_POINT else ""
@@ -221,6 +215,19 @@ def reference_paths(
         )
         found[path.fixed, path.counts.tobytes()] = JobPath(path.fixed, counted)
     return tuple(found.values())
+
+
+@lru_cache(maxsize=4)
+def reference_step(job: Job) -> tuple[StepGraph, dict[str, Group]]:
+    """A job's step, and its groups, on a network with a dimension for each role."""
+    assert job.plan is not None
+    assert job.entry is not None
+    assert job.model is not None
+    assert job.accelerator is not None
+    order = job.entry.parallel.order
+    network = role_network(job.plan.memory, order)
+    groups = place_roles(network, job.plan.memory, order)
+    return build_step(job.model, job.plan, job.accelerator, groups, network.sizes).graph, groups
 
 
 def path_graph(paths: Sequence[JobPath], groups: Mapping[str, Group]) -> StepGraph:

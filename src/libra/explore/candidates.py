@@ -13,6 +13,7 @@ from typing import Any
 from libra.accelerators import load_accelerator
 from libra.errors import FieldError, InputError, Problem, format_path
 from libra.explore.space import Space, TierSpace
+from libra.explore.stages import Stage, StageClock
 from libra.model_entry import ModelEntry, training_plan
 from libra.models import load_model
 from libra.network import Dimension, Network, Topology
@@ -68,13 +69,12 @@ class Job:
         return " ".join(f"{k} {v}" for k, v in self.keys.items())
 
 
-def list_jobs(space: Space, k: int, npus: int) -> list[Job]:
+def list_jobs(space: Space, k: int, npus: int, clock: StageClock) -> list[Job]:
     """Jobs of workload k on so many NPUs, in the order of their alternatives."""
-    item = space.workloads[k]
-    found = []
-    for keys, plain in _alternatives(item, npus):
-        found.append(_job(space, k, plain, keys, npus))
-    return found
+    return [
+        _job(space, k, plain, keys, npus, clock)
+        for keys, plain in _alternatives(space.workloads[k], npus)
+    ]
 
 
 def _alternatives(
@@ -130,7 +130,14 @@ def _listed(value: Any, npus: int) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
-def _job(space: Space, k: int, plain: dict[str, Any], keys: Mapping[str, Any], npus: int) -> Job:
+def _job(
+    space: Space,
+    k: int,
+    plain: dict[str, Any],
+    keys: Mapping[str, Any],
+    npus: int,
+    clock: StageClock,
+) -> Job:
     problems: list[Problem] = []
     entry = read_workload(space.source, problems, plain, ("workloads", k)).model
     if problems or entry is None:
@@ -138,12 +145,14 @@ def _job(space: Space, k: int, plain: dict[str, Any], keys: Mapping[str, Any], n
     folder = Path(space.file).parent
     model, accelerator = _model(entry, folder, space, k), _accelerator(entry, space, k)
     try:
-        plan = training_plan(entry)
-        memory = npu_memory(model, plan.memory).total
+        with clock.measure(Stage.REFUSE):
+            plan = training_plan(entry)
+            memory = npu_memory(model, plan.memory).total
         if memory > accelerator.memory:
             reason = f"memory: {memory / 1e9:.0f} GB do not fit {accelerator.memory / 1e9:g} GB"
             return Job(plain, keys, npus, reason, memory=memory)
-        floor = least_time(model, plan, accelerator)
+        with clock.measure(Stage.BOUND):
+            floor = least_time(model, plan, accelerator)
     except FieldError as error:
         return Job(plain, keys, npus, f"{format_path(error.place)}: {error.message}")
     return Job(plain, keys, npus, "", entry, plan, model, accelerator, memory, floor)

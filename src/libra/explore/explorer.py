@@ -41,6 +41,7 @@ from libra.explore.bounds import (
 )
 from libra.explore.candidates import Job, list_jobs, list_networks
 from libra.explore.space import Space, refuse_text
+from libra.explore.stages import Stage, StageClock
 from libra.network import Network
 from libra.optimize import optimize_design
 from libra.placement import Group
@@ -53,6 +54,8 @@ __all__ = ["PART", "Explorer", "Row", "Status"]
 
 PART = 512
 """Candidates of a part."""
+_MOST_STEPS = 32
+"""Steps kept for other networks of the same sizes."""
 Row = dict[str, Any]
 
 
@@ -96,9 +99,12 @@ class Explorer:
 
     def __init__(self, space: Space, top: int = 10, *, prune: bool = True) -> None:
         self.space, self.top, self.prune = space, top, prune
+        self.clock = StageClock()
         self._memory: dict[Any, Any] = {}
         self._paths: dict[tuple[int, Sharing], tuple[JobPath, ...]] = {}
         self._limits: dict[Any, Limits] = {}
+        # Networks of the same sizes have the same step: those of the last block are kept.
+        self._steps: tuple[_Block | None, dict[Any, Any]] = (None, {})
 
     @cached_property
     def networks(self) -> dict[int, list[tuple[dict[str, Any], ...]]]:
@@ -108,10 +114,14 @@ class Explorer:
     @cached_property
     def blocks(self) -> list[_Block]:
         """Blocks in order: by what no network can beat, then as the space lists them."""
+        with self.clock.measure(Stage.GENERATE):
+            return self._numbered()
+
+    def _numbered(self) -> list[_Block]:
         weights = [float(w.get("weight", 1.0)) for w in self.space.workloads]
         found = []
         for npus in self.space.npus:
-            lists = [list_jobs(self.space, k, npus) for k in range(len(weights))]
+            lists = [list_jobs(self.space, k, npus, self.clock) for k in range(len(weights))]
             for jobs, algorithm in itertools.product(
                 itertools.product(*lists), self.space.algorithms
             ):
@@ -199,7 +209,8 @@ class Explorer:
     ) -> list[Row]:
         """Rows of some networks of a block; `best` collects the best objectives of the part."""
         plain = self.networks[block.npus]
-        rows = [self._row(block, k, plain[k]) for k in networks]
+        with self.clock.measure(Stage.GENERATE):
+            rows = [self._row(block, k, plain[k]) for k in networks]
         if block.refused:
             for row in rows:
                 row |= {"status": Status.REFUSED, "reason": block.refused}
@@ -207,7 +218,8 @@ class Explorer:
         bounds = np.zeros(len(rows))
         for at, (row, k) in enumerate(zip(rows, networks, strict=True)):
             try:
-                bounds[at] = self._bound(block, plain[k], self._threshold(to_beat, best))
+                with self.clock.measure(Stage.BOUND):
+                    bounds[at] = self._bound(block, plain[k], self._threshold(to_beat, best))
             except (FieldError, InputError) as error:
                 text = error.message if isinstance(error, FieldError) else refuse_text(error)
                 row |= {"status": Status.REFUSED, "reason": f"placement: {text}"}
@@ -220,7 +232,8 @@ class Explorer:
             if self.prune and bounds[at] > self._threshold(to_beat, best):
                 row["status"] = Status.PRUNED
                 continue
-            row |= self._solve(block, plain[networks[at]])
+            with self.clock.measure(Stage.SOLVE):
+                row |= self._solve(block, plain[networks[at]])
             if row["status"] == Status.SOLVED:
                 best.append(row["objective"])
         return rows
@@ -315,7 +328,8 @@ class Explorer:
         if key not in self._memory:
             problems: list[Problem] = []
             data = {"network": list(plain), "workloads": []}
-            parsed = read_design_file(self._source(data), problems)
+            with self.clock.measure(Stage.BUILD):
+                parsed = read_design_file(self._source(data), problems)
             if parsed.network is None:
                 raise InputError(problems)
             self._memory[key] = (Network(parsed.network), plain)
@@ -353,6 +367,15 @@ class Explorer:
         InputError
             If it cannot be built.
         """
+        with self.clock.measure(Stage.BUILD):
+            return self._built(block, plain, graphs)
+
+    def _built(
+        self,
+        block: _Block,
+        plain: Sequence[Mapping[str, Any]],
+        graphs: Sequence[StepGraph] | None,
+    ) -> Design:
         shared = dict(self.space.shared)
         if len(self.space.algorithms) > 1 or "collectives" in shared:
             given = shared.get("collectives", {})
@@ -362,7 +385,9 @@ class Explorer:
         source, problems = self._source(data), list[Problem]()
         parsed = read_design_file(source, problems)
         given = None if graphs is None else _stand_ins(block, graphs)
-        design = Assembly(source, problems, parsed, {}).design(given)
+        if self._steps[0] is not block or len(self._steps[1]) >= _MOST_STEPS:
+            self._steps = block, {}
+        design = Assembly(source, problems, parsed, self._steps[1]).design(given)
         if design is None or problems:
             raise InputError(problems)
         return design

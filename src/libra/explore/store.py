@@ -40,24 +40,22 @@ class Store:
         return self.path(part).exists()
 
     def write(self, part: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Write a part whole."""
-        temporary = self.folder / f".part-{part:06d}.{os.getpid()}.tmp"
-        frame = frame_of(rows)
+        """Write a part whole, even if the power fails."""
+        temporary = self.folder / f".part-{part:06d}.tmp"
         try:
-            frame.write_parquet(temporary)
+            with temporary.open("wb") as file:
+                frame_of(rows).write_parquet(file)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, self.path(part))
         finally:
             temporary.unlink(missing_ok=True)
 
-    def best(self, parts: Sequence[int], count: int) -> list[float]:
-        """Best objectives in some parts, at most so many, rising."""
+    def read(self, part: int) -> list[dict[str, Any]]:
+        """Rows of a complete part."""
         import polars as pl
 
-        found: list[float] = []
-        for part in parts:
-            frame = pl.read_parquet(self.path(part), columns=["objective"])
-            found += frame["objective"].drop_nulls().to_list()
-        return sorted(found)[:count]
+        return pl.read_parquet(self.path(part)).to_dicts()
 
 
 def frame_of(rows: Sequence[dict[str, Any]]) -> polars.DataFrame:
@@ -123,6 +121,8 @@ def open_store(folder: Path, text: str) -> Iterator[Store]:
             )
         else:
             write_whole(known, text)
+        for left in folder.glob(".part-*.tmp"):  # Of a run that was killed as it wrote.
+            left.unlink()
         yield Store(folder)
     finally:
         os.close(lock)

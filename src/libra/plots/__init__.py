@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from libra.plots.of_explorations import plot_coordinates, plot_exploration, plot_heat_map
     from libra.plots.of_frames import plot_candidates, plot_validation
     from libra.plots.of_results import (
         plot_bandwidths,
@@ -28,7 +29,10 @@ _HOME = {
     "plot_bandwidths": "of_results",
     "plot_candidates": "of_frames",
     "plot_comparison": "of_results",
+    "plot_coordinates": "of_explorations",
+    "plot_exploration": "of_explorations",
     "plot_frontier": "of_series",
+    "plot_heat_map": "of_explorations",
     "plot_result": "of_results",
     "plot_scenarios": "of_results",
     "plot_sensitivities": "of_results",
@@ -44,7 +48,10 @@ __all__ = [
     "plot_bandwidths",
     "plot_candidates",
     "plot_comparison",
+    "plot_coordinates",
+    "plot_exploration",
     "plot_frontier",
+    "plot_heat_map",
     "plot_result",
     "plot_scenarios",
     "plot_sensitivities",

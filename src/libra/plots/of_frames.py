@@ -31,6 +31,8 @@ __all__ = ["candidate_rows", "plot_candidates", "plot_validation", "validation_r
 
 _HEIGHT = 320
 _MOST_COLORS = 7
+_SAME = 1e-6
+"""Relative difference of times that is nothing: optima are proven to so much."""
 
 
 def candidate_rows(
@@ -43,7 +45,8 @@ def candidate_rows(
     frame : polars.DataFrame
         Columns ``step_time_s`` and ``network_cost_usd``, and `color` if it is there.
     color : str
-        Column whose values are told apart; the seven most frequent ones.
+        Column whose values are told apart: seven of them, those of the frontier first, then those
+        with the least step times.
 
     Returns
     -------
@@ -59,17 +62,17 @@ def candidate_rows(
     kept = frame.filter(frame["step_time_s"].is_finite() & frame["network_cost_usd"].is_finite())
     times, costs = kept["step_time_s"].to_list(), kept["network_cost_usd"].to_list()
     kinds = [str(k) for k in kept[color].to_list()] if color in kept.columns else [""] * len(times)
-    often = sorted(set(kinds), key=lambda k: (-kinds.count(k), k))[:_MOST_COLORS]
-    rows = [
-        {"time": t, "cost": c, "kind": k if k in often else "others"}
-        for t, c, k in zip(times, costs, kinds, strict=True)
-    ]
+    rows = [{"time": t, "cost": c, "kind": k} for t, c, k in zip(times, costs, kinds, strict=True)]
     best, frontier = float("inf"), []
     for row in sorted(rows, key=lambda r: (r["cost"], r["time"])):
-        if row["time"] < best:
+        if row["time"] < best * (1 - _SAME):
             best = row["time"]
             frontier.append(row)
-    return rows, frontier
+    fastest = sorted(rows, key=lambda r: (r["time"], r["cost"], r["kind"]))
+    told = list(dict.fromkeys(row["kind"] for row in [*frontier, *fastest]))[:_MOST_COLORS]
+    for row in rows:
+        row["kind"] = row["kind"] if row["kind"] in told else "others"
+    return sorted(rows, key=lambda r: r["kind"] != "others"), frontier
 
 
 def plot_candidates(frame: polars.DataFrame, *, color: str = "network") -> Chart:
@@ -87,30 +90,39 @@ def plot_candidates(frame: polars.DataFrame, *, color: str = "network") -> Chart
     FieldError
         If a column is missing.
     """
+    return styled(candidates_chart(frame, color))
+
+
+def candidates_chart(frame: polars.DataFrame, color: str) -> Any:
+    """Return `plot_candidates`, to be joined with other charts."""
     rows, frontier = candidate_rows(frame, color=color)
     if not rows:
-        return styled(empty_chart("No candidate has a step time and a cost."))
+        return empty_chart("No candidate has a step time and a cost.")
     span, seconds = time_unit(max(row["time"] for row in rows))
     size, unit = money_unit(max(row["cost"] for row in rows))
     shown, best = (
         [row | {"time": row["time"] / span, "cost": row["cost"] / size} for row in some]
         for some in (rows, frontier)
     )
-    kinds = list(dict.fromkeys(row["kind"] for row in shown))
+    kinds = list(dict.fromkeys(row["kind"] for row in [*best, *reversed(shown)]))
     x = alt.X("cost:Q", title=f"network cost, {unit}", scale=alt.Scale(zero=False))
-    y = alt.Y("time:Q", title=f"step time, {seconds}", scale=alt.Scale(zero=False))
+    low, high = min(row["time"] for row in shown), max(row["time"] for row in shown)
+    scale = alt.Scale(zero=False)
+    if high - low < 1e-3 * high:  # An axis of digits that mean nothing.
+        scale = alt.Scale(domain=[0.98 * low, 1.02 * high])
+    y = alt.Y("time:Q", title=f"step time, {seconds}", scale=scale)
     base = alt.Chart(inline(shown), width=WIDTH, height=_HEIGHT)
     several = len(kinds) > 1
     legend = alt.Legend(columns=4) if several else None
-    scale = colors_of(kinds, grey=["others"])
+    colors = colors_of(kinds, grey=["others"])
     dots = base.mark_circle(size=40, opacity=0.65).encode(
         x=x,
         y=y,
-        color=alt.Color("kind:N", scale=scale, sort=kinds, title=None, legend=legend),
+        color=alt.Color("kind:N", scale=colors, sort=kinds, title=None, legend=legend),
         tooltip=["kind:N", "cost:Q", "time:Q"],
     )
     line = alt.Chart(inline(best)).mark_line(color=INK, strokeWidth=1.5, interpolate="step-after")
-    return styled(dots + line.encode(x=x, y=y))
+    return dots + line.encode(x=x, y=y)
 
 
 Validated: TypeAlias = "polars.DataFrame | Sequence[Mapping[str, Any]]"
