@@ -408,3 +408,16 @@ def test_the_schema_s_module_is_that_of_its_text():
         declared = {(n, int(k)) for n, k in re.findall(r"\w+ (\w+) = (\d+);", body)}
         fields = getattr(chakra_messages, name).DESCRIPTOR.fields
         assert {(f.name, f.number) for f in fields} == declared
+
+
+def test_rings_of_context_parallelism_are_refused(tmp_path):
+    (tmp_path / "d.yaml").write_text(
+        "network: {shape: SW(8), tiers: [node]}\n"
+        "workloads:\n  - model: llama-3-8b\n    accelerator: h100\n"
+        "    parallel: {tp: 2, cp: 4, zero: 1}\n    batch: {global: 2, micro: 1, sequence: 8192}\n"
+        "    precision: bf16\n    recomputation: full\n"
+        "constraints: [total <= 500 GB/s]\n"
+    )
+    found = load_design(tmp_path / "d.yaml")
+    with pytest.raises(InputError, match="a ring through a group is not exported, got ring"):
+        export_design(found, ExportFormat.CHAKRA, tmp_path / "out")

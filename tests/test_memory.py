@@ -342,11 +342,11 @@ BAD = [
         lambda: npu_memory(MIXED, plan_of(pp=3)),
         "pp",
         "4 blocks do not divide into pp x virtual_stages = 3 equal parts, got pp = 3. Use a divisor, or give "
-        "the blocks of each part.",
+        "blocks, those of each part.",
     ),
     (
         lambda: npu_memory(MIXED, plan_of(pp=2, chunks=(1, 2))),
-        "chunks",
+        "blocks",
         "must be 2 numbers that add up to the 4 blocks, got 2 that add up to 3. Correct them.",
     ),
     (lambda: npu_memory(MIXED, plan_of(dp=16, ep=16)), "ep", "must divide the 8 experts, got 16. Use a divisor."),

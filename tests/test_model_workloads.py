@@ -72,6 +72,31 @@ def test_configuration_file_is_read_from_the_design_s_folder(tmp_path):
     assert workload.step.model.layers == 32
 
 
+def test_blocks_of_each_part_where_they_do_not_divide(tmp_path):
+    """126 blocks on 16 stages: 7 on the first and the last, 8 on the others (arXiv 2407.21783)."""
+    blocks = [7, *[8] * 14, 7]
+    parallel = f"{{tp: 8, pp: 16, dp: 1, blocks: {blocks}, zero: 1, sequence_parallel: true}}"
+    (workload,) = load_design(
+        write(tmp_path, "llama-3.1-405b", parallel=parallel, extra="    recomputation: full\n")
+    ).workloads
+    found = [sum(n for piece, n in part if piece.expert == 0) for part in workload.step.parts]
+    assert found == [8, *[8] * 14, 8], "with embedding and head"
+
+
+def test_heads_that_are_not_aligned_are_warned_of(tmp_path):
+    slow = "heads whose dimension is no multiple of 8 run slower than predicted on tensor cores"
+    keys = {
+        "model_type": "llama", "hidden_size": 3456, "num_hidden_layers": 8,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+        "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": False,
+        "head_dim": 108,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(keys))
+    assert any(slow in w for w in load_design(write(tmp_path, "config.json")).warnings)
+    (tmp_path / "config.json").write_text(json.dumps(keys | {"head_dim": 112}))
+    assert not any(slow in w for w in load_design(write(tmp_path, "config.json")).warnings)
+
+
 CASES = [
     (
         {"parallel": "{tp: 8, pp: 4, dp: 2}"},
@@ -125,6 +150,17 @@ CASES = [
     (
         {"parallel": "{tp: 8, pp: 8, dp: 2, virtual_stages: 3, zero: 1}"},
         "d.yaml:7: workloads[0].parallel.pp: 80 blocks do not divide into pp x virtual_stages = 24",
+    ),
+    (
+        {"parallel": "{tp: 8, pp: 4, dp: 4, blocks: [19, 20, 20, 20], zero: 1}"},
+        "d.yaml:7: workloads[0].parallel.blocks: must be 4 numbers that add up to the 80 blocks, "
+        "got 4 that add up to 79. Correct them.",
+    ),
+    (
+        {"parallel": "{tp: 8, dp: 16, sequence_parallel: true}",
+         "extra": "    distribute_saved_activations: true\n"},
+        "d.yaml:10: workloads[0].distribute_saved_activations: sequence parallelism splits them "
+        "already, got true with sequence_parallel: true. Remove one of them.",
     ),
     (
         {"model": "mixtral-8x7b", "parallel": "{tp: 1, dp: 128, ep: 16}",

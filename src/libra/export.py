@@ -87,6 +87,14 @@ class _Traces:
 
     def __init__(self, workload: Workload, network: Network) -> None:
         graph = workload.graph
+        if any(
+            c.kind is CollectiveKind.POINT_TO_POINT and c.group.name == "cp"
+            for c in graph.collectives
+        ):
+            raise FieldError(
+                "parallel.context",
+                "a ring through a group is not exported, got ring. Use all-gather.",
+            )
         self.network = network
         self.nodes = lower_graph(graph)
         self.places = places_of_npus(graph, network, workload.groups, workload.npu_places)
@@ -95,11 +103,6 @@ class _Traces:
         self.names: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
         for collective in graph.collectives:
             if collective.kind is CollectiveKind.POINT_TO_POINT:
-                if collective.group.name == "cp":
-                    raise FieldError(
-                        "context",
-                        "a ring through a group is not exported, got ring. Use all-gather.",
-                    )
                 continue
             self.check_group(collective.group)
 

@@ -53,6 +53,8 @@ class ModelParallel:
         0 to 3; 3 is FSDP.
     virtual_stages : int
         Parts of the model on each stage.
+    blocks : tuple of int
+        Blocks of each part in order, pp x virtual_stages of them; empty: equal parts.
     order : tuple of str
         tp, cp, pp and dp, innermost first.
     context : ContextExchange
@@ -70,6 +72,7 @@ class ModelParallel:
     sequence_parallel: bool = False
     zero: int = 0
     virtual_stages: int = 1
+    blocks: tuple[int, ...] = ()
     order: tuple[str, ...] = DEFAULT_ORDER
     context: ContextExchange = ContextExchange.RING
 
@@ -242,6 +245,7 @@ def training_plan(entry: ModelEntry) -> TrainingPlan:
             micro_batches=batch.sequences // step,
             zero=degrees.zero,
             states=states,
+            chunks=degrees.blocks,
             reserved=entry.reserved,
         )
     except FieldError as error:

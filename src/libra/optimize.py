@@ -277,7 +277,8 @@ def _settle_schedules(
     The step time is not convex in both. The answer for what no schedules can beat bounds all of
     them, and is the answer if some schedules attain it. Otherwise, from its bandwidths on, the
     schedules that are best at the last bandwidths and the bandwidths that are best for those
-    schedules follow each other until the schedules repeat. The best answer met is kept.
+    schedules follow each other until the schedules repeat; balanced collectives once more from the
+    fixed order of dimensions, which they may keep. The best answer met is kept.
     """
     schedules = best_schedules(design, design.pricing.join(relaxed.optimum.bandwidth))
     if _attained(design, relaxed, schedules):
@@ -285,16 +286,32 @@ def _settle_schedules(
     best: _Answer | None = None
     seen: set[Schedules] = set()
     rounds = relaxed.search.rounds
-    while schedules not in seen and len(seen) < _MOST_TURNS:
-        seen.add(schedules)
-        answer = _solve(design, targets, schedules, memory)
-        rounds += answer.search.rounds
-        if best is None or answer.optimum.value < best.optimum.value:
-            best = answer
-        schedules = best_schedules(design, design.pricing.join(answer.optimum.bandwidth))
+    for start in (schedules, _fixed_order(design, relaxed)):
+        schedules = start
+        while schedules not in seen and len(seen) < _MOST_TURNS:
+            seen.add(schedules)
+            answer = _solve(design, targets, schedules, memory)
+            rounds += answer.search.rounds
+            if best is None or answer.optimum.value < best.optimum.value:
+                best = answer
+            schedules = best_schedules(design, design.pricing.join(answer.optimum.bandwidth))
     assert best is not None
     best.search.rounds = rounds
     return replace(best, schedule_bound=relaxed.optimum.bound)
+
+
+def _fixed_order(design: Design, relaxed: _Answer) -> Schedules:
+    """Best schedules at a relaxed answer's bandwidths that keep the fixed order of dimensions."""
+
+    def fixed(case: Design) -> Design:
+        model = case.collectives
+        if model.algorithm is Algorithm.BALANCED:
+            model = replace(model, algorithm=Algorithm.MULTI_RAIL)
+        return replace(case, collectives=model)
+
+    scenarios = tuple(replace(s, design=fixed(s.design)) for s in design.scenarios)
+    plain = replace(fixed(design), scenarios=scenarios)
+    return best_schedules(plain, design.pricing.join(relaxed.optimum.bandwidth))
 
 
 def _attained(design: Design, relaxed: _Answer, schedules: Schedules) -> bool:

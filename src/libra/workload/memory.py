@@ -247,12 +247,12 @@ def chunk_sizes(model: Model, plan: MemoryPlan) -> tuple[int, ...]:
             raise FieldError(
                 "pp",
                 f"{model.layers} blocks do not divide into pp x virtual_stages = {parts} equal "
-                f"parts, got pp = {plan.pp}. Use a divisor, or give the blocks of each part.",
+                f"parts, got pp = {plan.pp}. Use a divisor, or give blocks, those of each part.",
             )
         return (model.layers // parts,) * parts
     if len(plan.chunks) != parts or sum(plan.chunks) != model.layers or min(plan.chunks) < 0:
         raise FieldError(
-            "chunks",
+            "blocks",
             f"must be {parts} numbers that add up to the {model.layers} blocks, got "
             f"{len(plan.chunks)} that add up to {sum(plan.chunks)}. Correct them.",
         )
