@@ -21,6 +21,8 @@ __all__ = ["RECORD", "fill_page", "write_page"]
 
 RECORD = Path("assets") / "benchmark.json"
 """Where the record of the page stands, below the documentation."""
+_POINTS = 4
+"""Sizes of graphs that make a picture of growth."""
 
 
 def write_page(record: Record, docs: Path) -> Path:
@@ -35,7 +37,7 @@ def write_page(record: Record, docs: Path) -> Path:
     page.write_text(fill_page(page.read_text("utf-8"), record), "utf-8")
     write_record(record, docs / RECORD)
     points = growth_points(record)
-    if len(points) > 1:
+    if len(points) >= _POINTS:
         growth_chart(points).save(docs / "assets" / "growth.svg")
     return page
 
@@ -103,6 +105,9 @@ def _growth(record: Record) -> Iterator[str]:
         each = time_text(p.round * 1e6 / p.tasks)
         rounds = round(p.optimum / p.round)
         yield f"| {p.tasks:,} | {rounds} | {time_text(p.optimum)} | {time_text(p.round)} | {each} |"
+    if len(growth_points(record)) < _POINTS:
+        yield ""
+        yield "This run has too few sizes for a picture; the one above is of an earlier run."
 
 
 _PARTS: dict[str, Callable[[Record], Iterator[str]]] = {
