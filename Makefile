@@ -24,7 +24,7 @@ lint: $(VENV)/.checked
 	$(BIN)/mypy
 
 docs: $(VENV)/.checked
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Computes the numbers of docs/studies again: `make studies`, or `make studies NAMES=part-prices`.
 studies: $(VENV)/.installed

@@ -1,13 +1,12 @@
 """README and documentation: every command, file and piece of Python in them runs."""
 
-import json
+import contextlib
+import importlib
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from chakra_helpers import ALL_REDUCE, collective, compute, stream
-from docs_blocks import LANGUAGES, PageRun, indented_code, read_blocks
+from docs_blocks import LANGUAGES, PageRun, fill_folder, indented_code, read_blocks
 from typer.main import get_command
 
 from libra.cli import app
@@ -27,38 +26,15 @@ def name_of(page):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the example designs and workloads, the case studies, and recorded traces."""
+    """A folder with what the pages take for granted."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "studies", tmp_path / "studies")
-    shutil.copytree(example_folder(), tmp_path / "my-design")
-    shutil.copytree(example_folder() / "workloads", tmp_path / "workloads")
-    traces = tmp_path / "traces"
-    traces.mkdir()
-    (traces / "groups.json").write_text(json.dumps(GROUPS))
-    for npu in range(8):
-        (traces / f"w.{npu}.et").write_bytes(stream(trace_of(npu)))
+    fill_folder(tmp_path)
     return tmp_path
-
-
-GROUPS = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
-
-
-def trace_of(npu):
-    """A forward pass with tensor parallelism, a backward pass, and the gradients' all-reduce."""
-    return [
-        compute(0, 100),
-        collective(1, ALL_REDUCE, 1 << 22, [0], pg_name=str(1 + npu // 4)),
-        compute(2, 60, [1]),
-        collective(3, ALL_REDUCE, 1 << 20, [2]),
-    ]
 
 
 @pytest.mark.parametrize("page", RUN, ids=name_of)
 def test_blocks_of_a_page_run_and_print_what_they_show(page, folder):
-    blocks = read_blocks(page, ROOT)
-    if any("$ libra new my-design" in b.text for b in blocks):
-        shutil.rmtree(folder / "my-design")
-    PageRun(blocks).run()
+    PageRun(read_blocks(page, ROOT)).run()
     if page.name == "plots.md":
         pictures = set(re.findall(r"\(assets/plots/(\S+)\)", page.read_text("utf-8")))
         assert pictures == {path.name for path in Path().glob("*.svg")}
@@ -75,6 +51,42 @@ def test_no_page_has_what_is_not_run_in_another_guise():
     """HTML could show code that nothing runs."""
     for page in PAGES:
         assert not re.search(r"<(pre|code)\b", page.read_text("utf-8")), page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_a_page_names_is_there(page):
+    """Modules, functions, tests and files that stand between backticks."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for name in re.findall(r"`(libra(?:\.\w+)+)`", text):
+        assert resolved(name), name
+    paths = re.findall(r"`((?:benchmarks|docs|src|studies|tests|tools)/[\w./-]+)`", text)
+    assert [p for p in paths if not ((ROOT / p).exists() or "NAME" in p)] == []
+    known = "".join(p.read_text("utf-8") for p in (ROOT / "tests").glob("test_*.py"))
+    tests = re.findall(r"`(test_\w+)`", text)
+    assert [name for name in tests if f"def {name}(" not in known] == []
+
+
+def resolved(name):
+    """Whether a dotted name leads to a module, or to something in one."""
+    words = name.split(".")
+    for k in range(len(words), 0, -1):
+        with contextlib.suppress(ImportError):
+            found = importlib.import_module(".".join(words[:k]))
+            for word in words[k:]:
+                if not hasattr(found, word):
+                    return False
+                found = getattr(found, word)
+            return True
+    return False
+
+
+def test_modules_that_contributing_names_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    names = set(re.findall(r"`([\w/]+\.(?:py|js|html|proto))`", text))
+    folders = ("", "src/libra", "src/libra/formats", "src/libra/report", "tests", "benchmarks")
+    found = {n for n in names if any((ROOT / folder / n).is_file() for folder in folders)}
+    assert names - found <= {"study.py"}  # one in each folder of a case study
+    assert len(names) > 15
 
 
 def test_the_documentation_lists_every_command():

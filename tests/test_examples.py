@@ -1,9 +1,5 @@
 """The examples that ship: derived again to the byte, and solved."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
 import libra
@@ -12,18 +8,6 @@ from libra.presets import example_folder
 from libra.yaml_source import Override
 
 EXAMPLES = sorted(example_folder().glob("*.yaml"))
-TOOL = Path(__file__).parents[1] / "tools" / "derive_workloads.py"
-
-
-@pytest.fixture(scope="module")
-def tool():
-    if not TOOL.exists():
-        pytest.skip("tools/ is not part of an installed package")
-    spec = importlib.util.spec_from_file_location("derive_workloads", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_tool_writes_the_files_that_ship(tool, tmp_path):

@@ -195,3 +195,27 @@ def test_what_does_not_fit_says_what_would(tmp_path):
     key, value = remedy.split(": ")
     parallel = f"{{tp: 8, dp: 16, {key}: {value}}}"
     assert load_design(write(tmp_path, parallel=parallel)).workloads[0].step.memory.total < 80e9
+
+
+def test_an_accelerator_may_be_a_file_beside_the_design(tmp_path):
+    own = "{name: own, peak: {bf16: 400 TFLOP/s}, memory: 640 GB, memory_bandwidth: 2 TB/s, "
+    own += "efficiency: {matmul: {}, attention: {}, elementwise: {}, embedding: {}, optimizer: {}}}"
+    design = tmp_path / "d.yaml"
+    text = (
+        "network: [{topology: switch, size: 8, tier: node}]\n"
+        "workloads:\n  - model: llama-3-8b\n    accelerator: ACCELERATOR\n"
+        "    parallel: {tp: 8}\n    batch: {global: 1, micro: 1, sequence: 512}\n"
+        "    precision: bf16\n"
+    )
+    design.write_text(text.replace("ACCELERATOR", own))
+    (tmp_path / "own.yaml").write_text(own)
+    inside = load_design(design)
+    design.write_text(text.replace("ACCELERATOR", "own.yaml"))
+    beside = load_design(design)
+    assert beside.workloads[0].graph.most_compute == inside.workloads[0].graph.most_compute
+    (tmp_path / "own.yaml").write_text(own.replace("640 GB", "640"))
+    with pytest.raises(InputError, match=r"own\.yaml:1: memory: a size needs a unit, got 640"):
+        load_design(design)
+    design.write_text(text.replace("ACCELERATOR", "none.yaml"))
+    with pytest.raises(InputError, match=r"none\.yaml: cannot be read"):
+        load_design(design)

@@ -5,8 +5,6 @@ Typed in from github astra-sim/libra (inputs/workload) and github willjwon/sc245
 project. Both keep two blocks; the former sums up the gradients of both into one all-reduce.
 """
 
-import importlib.util
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -29,19 +27,7 @@ from libra.workload.transformer_collectives import block_collectives
 from libra.workload.transformer_operators import block_operators, block_sections
 
 ROOT = Path(__file__).parents[1]
-TOOL = ROOT / "tools" / "derive_workloads.py"
 REFERENCE = ROOT.parent / "shared" / "reference"
-
-
-@pytest.fixture(scope="module")
-def tool():
-    if not TOOL.exists():
-        pytest.skip("tools/ is not part of an installed package")
-    spec = importlib.util.spec_from_file_location("derive_workloads", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 def traffic(layers):

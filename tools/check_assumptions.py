@@ -13,6 +13,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from libra.training_rows import SOFTWARE, Software, read_training_rows
 from libra.validation import validate_rows
@@ -25,7 +26,8 @@ LEAST = 0.0005
 def opposites(software: Software) -> Iterator[tuple[str, Software]]:
     """Each assumption turned round, with its name."""
     for name in ("fused_attention", "dropout", "fused_accumulation"):
-        yield name, replace(software, **{name: not getattr(software, name)})
+        turned: dict[str, Any] = {name: not getattr(software, name)}
+        yield name, replace(software, **turned)
     yield "gradients of 2 or 4 bytes", replace(software, gradient=6.0 - software.gradient)
     for field in fields(Overlap):
         changed = not getattr(software.overlap, field.name)

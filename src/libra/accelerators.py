@@ -47,9 +47,11 @@ def _in_cluster(place: Place, message: str) -> Problem:
 
 
 def load_accelerator(
-    source: str | Mapping[str, Any], locate: Locate = _in_accelerator
+    source: str | Mapping[str, Any],
+    locate: Locate = _in_accelerator,
+    folder: str | Path | None = None,
 ) -> Accelerator:
-    """Accelerator of a preset's name, or of a mapping with the keys of `Accelerator`.
+    """Accelerator of a preset's name, of a YAML file, or of a mapping with `Accelerator`'s keys.
 
     Parameters
     ----------
@@ -59,6 +61,8 @@ def load_accelerator(
         name of a preset network with bandwidths, or a mapping, too.
     locate : callable
         Makes a problem of a place in the mapping and a message; for files, with its line.
+    folder : str, Path or None
+        Where a name that ends in ``.yaml`` is a file, see `read_accelerator`; None: nowhere.
 
     Raises
     ------
@@ -70,6 +74,8 @@ def load_accelerator(
     >>> load_accelerator("h100").memory
     80000000000.0
     """
+    if folder is not None and isinstance(source, str) and source.endswith((".yaml", ".yml")):
+        return read_accelerator(Path(folder) / source)
     data = _preset("accelerators", source, (), locate) if isinstance(source, str) else dict(source)
     cluster = data.get("cluster")
     if isinstance(cluster, str):

@@ -22,6 +22,7 @@ from libra.cli_explore import add_explore_command
 from libra.cli_models import add_model_commands
 from libra.cli_options import (
     AsJson,
+    CsvFile,
     Debug,
     DesignFile,
     Output,
@@ -168,9 +169,7 @@ def frontier(
     design: DesignFile,
     points: Annotated[int, typer.Option(help="How many limits, evenly spaced.")] = 20,
     against: Annotated[str, typer.Option(metavar="cost|power", help="What is limited.")] = "cost",
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the points as CSV, too.")
-    ] = None,
+    csv: CsvFile = None,
     plot: PlotFile = None,
     as_json: AsJson = False,
     settings: Settings = None,
@@ -217,9 +216,7 @@ def sweep(
             "make a grid.",
         ),
     ],
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the rows as CSV, too.")
-    ] = None,
+    csv: CsvFile = None,
     plot: PlotFile = None,
     as_json: AsJson = False,
     settings: Settings = None,

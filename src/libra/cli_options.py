@@ -10,6 +10,7 @@ import typer
 
 __all__ = [
     "AsJson",
+    "CsvFile",
     "Debug",
     "DesignFile",
     "Output",
@@ -37,6 +38,9 @@ Settings = Annotated[
 Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write the result, design inside, as JSON.")
+]
+CsvFile = Annotated[
+    Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the rows as CSV, too.")
 ]
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Simulate the steps chunk by chunk, as a second opinion.")

@@ -53,10 +53,11 @@ _WORDS: Mapping[str, str] = {
     "chakra": "How to read a Chakra trace.",
     "compute_speed": "How many times as fast as in the trace the NPU computes; 1 if left out.",
     "model": "A name of `libra presets models`, or the path of a config.json.",
-    "accelerator": "A name of `libra presets accelerators`, or a mapping.",
+    "accelerator": "A name of `libra presets accelerators`, a YAML file, or a mapping.",
     "batch": "Sequences of a step, of a micro-batch, and their length.",
     "precision": "A number format, or formats by what they are for.",
     "recomputation": "Which activations the backward pass computes again; none if left out.",
+    "distribute_saved_activations": "What recomputation keeps is split over tp; false if left out.",
     "fused_attention": "One kernel that keeps no scores; true if left out.",
     "dropout": "Masks are kept and read; false if left out.",
     "capacity": "Tokens an expert computes for each that balanced routing sends; 1 if left out.",
@@ -225,7 +226,8 @@ def _add_short_forms(
         "anyOf": [{"enum": with_bandwidths}, {"$ref": "#/definitions/Cluster"}],
     }
     presets = {"enum": list(load_presets("accelerators"))}
-    definitions["_accelerator"] = {"anyOf": [presets, accelerator]}
+    file = {"type": "string", "pattern": r"\.ya?ml$", "examples": ["own.yaml"]}
+    definitions["_accelerator"] = {"anyOf": [presets, file, accelerator]}
 
 
 def _widen_to_alternatives(definitions: dict[str, Schema]) -> None:
@@ -368,12 +370,14 @@ def _in_a_file(schema: Any) -> Any:
             unit = found["examples"][0].partition(" ")[2]
             found["default"] = f"{found['default']:g} {unit}"
     if isinstance(found.get("description"), str):
-        found["description"] = _of_a_file(found["description"], found.get("type") == "string")
+        found["description"] = _of_a_file(found["description"])
+    if "prefixItems" in found:  # not of draft 7; those of libra are all alike
+        found["items"] = found.pop("prefixItems")[0]
     return found
 
 
-def _of_a_file(text: str, quantity: bool) -> str:
-    """Description in the words of a file: no SI unit of the program, no None."""
-    if quantity:
-        text = re.sub(r" ?\[[^]]*\]", "", text)
-    return re.sub(r"\bNone:", "left out:", text)
+def _of_a_file(text: str) -> str:
+    """Description in the words of a file: no SI unit of the program, no None, no markup."""
+    text = re.sub(r" ?\[(?:(?:bytes|s|USD|W|FLOP|Hz)\b[^]]*|\d+)\]_?", "", text).replace("``", "`")
+    text = re.sub(r"(^|\. )None:", r"\1Left out:", text)
+    return text.replace("None:", "left out:")

@@ -52,9 +52,9 @@ def build_model_workload(
         An unknown model or accelerator, or a wrong file or mapping.
     """
     if entry.model in DATA_PARALLEL_MODELS:
-        return _data_parallel(entry, network)
+        return _data_parallel(entry, network, folder)
     model = _model(entry, folder)
-    accelerator = _accelerator(entry)
+    accelerator = _accelerator(entry, folder)
     if entry.batch.sequence is None:
         raise FieldError(("batch", "sequence"), "is missing, got nothing. Add sequence:.")
     plan = training_plan(entry)
@@ -79,7 +79,7 @@ def build_model_workload(
 
 
 def _data_parallel(
-    entry: ModelEntry, network: Network
+    entry: ModelEntry, network: Network, folder: Path
 ) -> tuple[DataParallelStep, dict[str, Group]]:
     """Step of a convolutional network or DLRM, which is data parallel over the whole network."""
     degrees = entry.parallel
@@ -94,7 +94,7 @@ def _data_parallel(
             ("batch", "sequence"),
             f"{entry.model} has no sequences, got {entry.batch.sequence}. Remove it.",
         )
-    accelerator, plan = _accelerator(entry), training_plan(entry)
+    accelerator, plan = _accelerator(entry, folder), training_plan(entry)
     if degrees.dp != network.npus:
         raise FieldError(
             ("parallel", "dp"),
@@ -131,13 +131,15 @@ def _model(entry: ModelEntry, folder: Path) -> Model:
         raise FieldError("model", "; ".join(p.message for p in error.problems)) from None
 
 
-def _accelerator(entry: ModelEntry) -> Accelerator:
+def _accelerator(entry: ModelEntry, folder: Path) -> Accelerator:
     def locate(place: tuple[str | int, ...], message: str) -> Problem:
         return Problem(message, format_path(place))
 
     try:
-        return load_accelerator(entry.accelerator, locate)
+        return load_accelerator(entry.accelerator, locate, folder)
     except InputError as error:
+        if all(p.file for p in error.problems):
+            raise
         first = error.problems[0]
         place = ("accelerator", *([first.path] if first.path else []))
         raise FieldError(place, first.message) from None

@@ -18,7 +18,7 @@ from libra.accelerator_yaml import format_yaml, plain_accelerator
 from libra.accelerators import load_accelerator
 from libra.calibrate import fit_cluster
 from libra.calibrate_training import fit_training, prepare_row
-from libra.errors import FieldError, InputError
+from libra.errors import FieldError, InputError, Problem
 from libra.files import read_text
 from libra.fitting import Residuals
 from libra.fitting_table import new_table
@@ -125,7 +125,10 @@ def calibrate_command(path: Path, output: Path, preset: str, *, as_json: bool) -
     InputError
         The file cannot be read or says too little.
     """
-    first = next(csv.reader(read_text(path, _MOST_BYTES).splitlines()), [])
+    try:
+        first = next(csv.reader(read_text(path, _MOST_BYTES).splitlines()), [])
+    except ValueError as error:
+        raise InputError(Problem(str(error), file=str(path))) from None
     if "op" in first:
         accelerator, residuals = _fit_collectives(path, preset)
     else:

@@ -169,7 +169,9 @@ def _model(entry: ModelEntry, folder: Path, space: Space, k: int) -> Model:
 def _accelerator(entry: ModelEntry, space: Space, k: int) -> Accelerator:
     place = ("workloads", k, "accelerator")
     return load_accelerator(
-        entry.accelerator, lambda inner, message: space.source.problem((*place, *inner), message)
+        entry.accelerator,
+        lambda inner, message: space.source.problem((*place, *inner), message),
+        Path(space.file).parent,
     )
 
 

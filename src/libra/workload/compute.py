@@ -122,7 +122,7 @@ class Accelerator:
     memory : float
         Of one NPU [bytes].
     memory_bandwidth : float
-        [bytes/s].
+        To and from that memory [bytes/s].
     efficiency : mapping of OperatorKind to KindEfficiency
         By kind of operator; a kind that is not there cannot be timed.
     kernel_overhead : float
