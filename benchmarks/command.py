@@ -1,7 +1,7 @@
 """Measure what a user waits for, and the same problems by other open ways.
 
     python benchmarks/run.py                     everything; writes build/benchmark.json
-    python benchmarks/run.py "re-solve: gpt-3"   the cases and problems whose name contains that
+    python benchmarks/run.py "re-solve: gpt-3"   the cases and problems whose name matches that
     python benchmarks/run.py --once              each case once, to see that it runs
     python benchmarks/run.py --compare OLD.json  ratios of this run to an earlier one
     python benchmarks/run.py --page FILE.json    write the tables of docs/performance.md; no run
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from others.problems import METHODS, find_problems
+from others.problems import METHODS, PROBLEMS, find_problems
 from others.side_by_side import measure_problem, side_heading, side_line, solve_here
 from registry.cases import CASES, Case, find_cases
 from registry.machine import describe_machine, installed_versions, now, source_commit
@@ -30,7 +30,7 @@ from registry.tables import compare_records, registry_heading, registry_line
 __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parent.parent
-ONCE = 1.0
+ONCE = 0.3
 """Time that each other way has under ``--once`` [s]."""
 
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(write_page(read_record(given.page), ROOT / "docs"))
         return 0
     if given.list:
-        print(*(case.name for case in CASES), *(p.name for p in find_problems("")), sep="\n")
+        print(*(case.name for case in CASES), *(p.name for p in PROBLEMS), sep="\n")
         return 0
     old = read_record(given.compare) if given.compare else None
     record = _run(given)
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Measure libra, and other ways beside it.")
-    parser.add_argument("only", nargs="?", default="", help="part of a name")
+    parser.add_argument("only", nargs="*", help="regular expressions of names")
     parser.add_argument("--once", action="store_true", help="each case once, writes nothing")
     parser.add_argument("--no-others", action="store_true", help="libra alone")
     parser.add_argument("--limit", type=float, default=60.0, help="for each other way [s]")
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("--case", "--problem", "--method"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--repeats", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--target", type=float, help=argparse.SUPPRESS)
     return parser
@@ -81,19 +82,27 @@ def _child(given: argparse.Namespace) -> None:
     """Measure one thing in this process, and write what was found."""
     if given.case is not None:
         (case,) = (c for c in CASES if c.name == given.case)
-        found: Row | SideRow = measure_here(case, given.repeats)
+        found: Row | SideRow = measure_here(case, given.repeats, given.folder)
     else:
-        (problem,) = (p for p in find_problems("") if p.name == given.problem)
+        (problem,) = (p for p in PROBLEMS if p.name == given.problem)
         (method,) = (m for m in METHODS if m.name == given.method)
         found = solve_here(problem, method, given.limit, given.target, given.repeats)
     given.child.write_text(json.dumps(asdict(found)), "utf-8")
 
 
 def _run(given: argparse.Namespace) -> Record:
-    """Measure all that was asked for, printing row by row."""
+    """Measure what was asked for, printing row by row; an interrupt ends it with what it has."""
     machine, date = describe_machine(), now()
-    rows = list(_registry(given))
-    side = [] if given.no_others else list(_side_by_side(given))
+    rows: list[Row] = []
+    side: list[SideRow] = []
+    try:
+        for row in _registry(given):
+            rows.append(row)
+        if not given.no_others:
+            for answer in _side_by_side(given):
+                side.append(answer)
+    except KeyboardInterrupt:
+        print("interrupted: what is measured so far is kept", file=sys.stderr)
     return Record(
         date,
         source_commit(),

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from others.markdown import left_out, problem_tables, summary, ways
+from others.problems import PROBLEMS
+from registry.cases import CASES
 from registry.growth import growth_chart, growth_points
 from registry.record import Record, write_record
 from registry.tables import note_text, time_text
@@ -19,6 +21,8 @@ __all__ = ["RECORD", "fill_page", "write_page"]
 
 RECORD = Path("assets") / "benchmark.json"
 """Where the record of the page stands, below the documentation."""
+_POINTS = 4
+"""Sizes of graphs that make a picture of growth."""
 
 
 def write_page(record: Record, docs: Path) -> Path:
@@ -33,7 +37,7 @@ def write_page(record: Record, docs: Path) -> Path:
     page.write_text(fill_page(page.read_text("utf-8"), record), "utf-8")
     write_record(record, docs / RECORD)
     points = growth_points(record)
-    if len(points) > 1:
+    if len(points) >= _POINTS:
         growth_chart(points).save(docs / "assets" / "growth.svg")
     return page
 
@@ -83,6 +87,17 @@ def _registry(record: Record) -> Iterator[str]:
         yield ""
 
 
+def _missing(record: Record) -> Iterator[str]:
+    """Cases and problems that the run left out, so that none is missed without a word."""
+    seen = {row.case for row in record.rows} | {row.problem for row in record.side_by_side}
+    names = [case.name for case in CASES] + [problem.name for problem in PROBLEMS]
+    left = [name for name in names if name not in seen]
+    if left:
+        yield f"Not in this run, {len(left)} of {len(names)}: {'; '.join(left)}."
+    else:
+        yield f"All {len(names)} cases and problems of the registry are in this run."
+
+
 def _growth(record: Record) -> Iterator[str]:
     yield "| tasks | rounds | optimum | one round | a million tasks' round |"
     yield "|--:|--:|--:|--:|--:|"
@@ -90,10 +105,14 @@ def _growth(record: Record) -> Iterator[str]:
         each = time_text(p.round * 1e6 / p.tasks)
         rounds = round(p.optimum / p.round)
         yield f"| {p.tasks:,} | {rounds} | {time_text(p.optimum)} | {time_text(p.round)} | {each} |"
+    if len(growth_points(record)) < _POINTS:
+        yield ""
+        yield "This run has too few sizes for a picture; the one above is of an earlier run."
 
 
 _PARTS: dict[str, Callable[[Record], Iterator[str]]] = {
     "machine": _machine,
+    "missing": _missing,
     "registry": _registry,
     "growth": _growth,
     "ways": lambda record: ways(record.limit),

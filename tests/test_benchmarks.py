@@ -19,7 +19,7 @@ from others.problems import METHODS, PROBLEMS, find_problems  # noqa: E402
 from others.side_by_side import judged, measure_problem  # noqa: E402
 from others.step import collective_bytes, load_step  # noqa: E402
 from page import RECORD, fill_page  # noqa: E402
-from registry.cases import CASES, MODULES, Phase  # noqa: E402
+from registry.cases import CASES, MODULES, Phase, find_cases  # noqa: E402
 from registry.frozen import changed, frozen_fingerprints  # noqa: E402
 from registry.inputs import SPACES, design_names  # noqa: E402
 from registry.measure import measure_here  # noqa: E402
@@ -196,4 +196,10 @@ def test_what_is_left_out_says_why():
 
 
 def test_problems_are_found_by_name():
-    assert [p.input for p in find_problems("graph-1000 ")] == ["graph-1000"]
+    assert [p.input for p in find_problems(["graph-1000 "])] == ["graph-1000"]
+    assert find_problems([]) == PROBLEMS
+    assert [c.input for c in find_cases(["trace-1000+$"])] == [
+        "trace-10000",
+        "trace-100000",
+        "trace-1000000",
+    ]

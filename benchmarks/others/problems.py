@@ -7,9 +7,11 @@ whole lanes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from registry.cases import wanted
 
 __all__ = ["METHODS", "PROBLEMS", "Kind", "Method", "Problem", "find_problems"]
 
@@ -205,6 +207,6 @@ METHODS = (
 )
 
 
-def find_problems(text: str) -> tuple[Problem, ...]:
-    """Problems whose name contains a text."""
-    return tuple(p for p in PROBLEMS if text in p.name)
+def find_problems(patterns: Sequence[str]) -> tuple[Problem, ...]:
+    """Problems whose name matches one of some regular expressions; of none, all."""
+    return tuple(p for p in PROBLEMS if wanted(p.name, patterns))

@@ -143,16 +143,18 @@ def judged(row: SideRow, libra: SideRow) -> SideRow:
     No feasible bandwidths can be better than a proven bound, and no other proven bound can be above
     the value of feasible bandwidths.
     """
-    best, least, value, wrong = libra.value, libra.bound, row.value, ""
+    best, least, value, bound = libra.value, libra.bound, row.value, row.bound
     if best is None or least is None:
         return row
-    if row.bound is not None and row.bound > best * (1 + TRUST):
-        wrong = "its bound is above libra's optimum"
     if value is not None:
         row = replace(row, excess=value / best - 1, above_bound=value / least - 1)
         if value < least * (1 - ROUNDING):
             wrong = "it is better than libra's proven bound"
-    return replace(row, status="contradiction", reason=wrong) if wrong else row
+            return replace(row, status="contradiction", reason=wrong)
+    if bound is not None and bound > best * (1 + TRUST):
+        wrong = "its bound is above libra's optimum"
+        return replace(row, status="contradiction", reason=wrong)
+    return row
 
 
 def side_heading() -> str:

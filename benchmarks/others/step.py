@@ -152,11 +152,17 @@ class Step:
         return share * (1 - 1e-9)
 
     def merged(self) -> tuple[Floats, Floats]:
-        """Bytes of each distinct collective and dimension, and how often each runs."""
-        return self.traffic, self.graph.total_counts
+        """Bytes of each distinct collective and dimension, and how often it counts.
+
+        In a chain all its runs are one of as many bytes; in a graph each run is in its task.
+        """
+        if self.kind is Kind.GRAPH:
+            return self.traffic, np.ones(len(self.traffic))
+        counts = self.graph.total_counts
+        return self.traffic * counts[:, None], np.ones_like(counts)
 
     def layers(self) -> tuple[Floats, Floats]:
-        """The same, every collective of the step for itself."""
+        """Bytes of every collective of the step for itself, and how often it runs."""
         index = self.graph.count_index
         return self.traffic[index], self.graph.count_value
 

@@ -15,10 +15,14 @@ _GAP = 1e-6
 
 
 def enumerate_lanes(step: Step, limit: float) -> Answer:
-    """Best of all combinations of lanes that meet the total."""
-    grid = np.meshgrid(*step.lanes, indexing="ij")
+    """Best of all combinations of lanes that meet the total, which leaves the last no choice."""
+    *first, last = step.lanes
+    grid = np.meshgrid(*first, indexing="ij")
     every = np.stack([axis.ravel() for axis in grid], axis=1)
-    every = every[np.abs(every.sum(axis=1) / step.total - 1) < 1e-9]
+    rest = step.total - every.sum(axis=1)
+    nearest = last[np.abs(rest[:, None] - last).argmin(axis=1)]
+    meets = np.abs(rest - nearest) < 1e-9 * step.total
+    every = np.column_stack([every, nearest])[meets]
     traffic, counts = step.merged()
     times = np.full(len(every), step.graph.total_fixed)
     for load, count in zip(traffic, counts, strict=True):

@@ -6,11 +6,12 @@ the phase (see the modules in `MODULES`). A case that should change gets a new n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["CASES", "MODULES", "Case", "Phase", "find_cases"]
+__all__ = ["CASES", "MODULES", "Case", "Phase", "find_cases", "wanted"]
 
 
 class Phase(StrEnum):
@@ -134,6 +135,11 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def find_cases(text: str) -> tuple[Case, ...]:
-    """Cases whose name contains a text, in the order of the registry."""
-    return tuple(case for case in CASES if text in case.name)
+def find_cases(patterns: Sequence[str]) -> tuple[Case, ...]:
+    """Cases whose name matches one of some regular expressions; of none, all."""
+    return tuple(case for case in CASES if wanted(case.name, patterns))
+
+
+def wanted(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a name matches one of some regular expressions, or there are none."""
+    return not patterns or any(re.search(pattern, name) for pattern in patterns)

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from registry.cases import Case, Phase
-from registry.frozen import folder_fingerprint
+from registry.frozen import OUT, folder_fingerprint
 from registry.inputs import SPACES, write_design, write_space
 from registry.prepared import Prepared
 
@@ -19,6 +19,7 @@ def prepare(case: Case, folder: Path) -> Prepared:
     write = write_space if case.input in SPACES else write_design
     path = write(case.input, folder)
     fingerprint = folder_fingerprint(folder)
+    (folder / OUT).mkdir(exist_ok=True)
     return _PHASES[case.phase](case, path, fingerprint)
 
 
@@ -52,7 +53,7 @@ def _explore(case: Case, path: Path, fingerprint: str) -> Prepared:
     folders = count()
 
     def work() -> Summary:
-        return run_exploration(load_space(path), path.with_name(f"rows-{next(folders)}"))
+        return run_exploration(load_space(path), path.parent / OUT / f"rows-{next(folders)}")
 
     def describe(found: object) -> dict[str, float | str]:
         assert isinstance(found, Summary)
@@ -75,7 +76,7 @@ def _report(case: Case, path: Path, fingerprint: str) -> Prepared:
     from libra.optimize import optimize_design
     from libra.report import write_report
 
-    result, page = optimize_design(load_design(path)), path.with_name("report.html")
+    result, page = optimize_design(load_design(path)), path.parent / OUT / "report.html"
     return Prepared(
         lambda: write_report([result], page),
         fingerprint,

@@ -16,16 +16,19 @@ import numpy as np
 if TYPE_CHECKING:
     from libra.workload.graph import StepGraph
 
-__all__ = ["changed", "folder_fingerprint", "frozen_fingerprints", "graph_fingerprint"]
+__all__ = ["OUT", "changed", "folder_fingerprint", "frozen_fingerprints", "graph_fingerprint"]
 
 _CHUNK = 1 << 20
+OUT = "out"
+"""Folder within that of the inputs for what the work writes."""
 FROZEN = Path(__file__).with_name("frozen.json")
 
 
 def folder_fingerprint(folder: Path) -> str:
-    """Fingerprint of the files of a folder and of those below it: names and contents."""
+    """Fingerprint of the files of a folder and of those below it, but for what `OUT` holds."""
     digest = hashlib.blake2b(digest_size=8)
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    files = (p for p in folder.rglob("*") if p.is_file() and folder / OUT not in p.parents)
+    for path in sorted(files):
         digest.update(path.name.encode())
         with path.open("rb") as file:
             while piece := file.read(_CHUNK):

@@ -21,7 +21,7 @@ def prepare(case: Case, folder: Path) -> Prepared:
     """Load a design, or one whose workload is a random Chakra trace."""
     kind, _, nodes = case.input.partition("-")
     path = write_design("trace" if kind == "trace" else case.input, folder)
-    if kind == "trace":
+    if kind == "trace" and not (folder / "big.et").exists():
         write_large_trace(folder / "big.et", int(nodes))
     files = [p for p in folder.rglob("*") if p.is_file()]
     size = sum(p.stat().st_size for p in files)

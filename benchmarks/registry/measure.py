@@ -32,9 +32,10 @@ def measure_case(case: Case) -> Row:
     Of a fresh case the first process does not count: it may compile or read from disk what later
     ones find.
     """
-    if not case.fresh:
-        return _measure_apart(case, case.repeats)
-    rows = [_measure_apart(case, 1) for _ in range(case.repeats + 1)]
+    with tempfile.TemporaryDirectory() as folder:
+        if not case.fresh:
+            return _measure_apart(case, case.repeats, folder)
+        rows = [_measure_apart(case, 1, folder) for _ in range(case.repeats + 1)]
     if bad := [row for row in rows if row.status != "ok"]:
         return bad[0]
     counted = rows[1:]
@@ -46,9 +47,10 @@ def measure_case(case: Case) -> Row:
     )
 
 
-def _measure_apart(case: Case, repeats: int) -> Row:
+def _measure_apart(case: Case, repeats: int, folder: str) -> Row:
     blank = Row(case.name, case.phase.value, case.input)
-    found, error = run_child(["--case", case.name, "--repeats", str(repeats)], PATIENCE)
+    words = ["--case", case.name, "--repeats", str(repeats), "--folder", folder]
+    found, error = run_child(words, PATIENCE)
     if error:
         return replace(blank, status="failed", reason=error)
     return row_of(Row, found)
@@ -71,22 +73,23 @@ def run_child(arguments: list[str], patience: float) -> tuple[dict[str, Any], st
         return found, ""
 
 
-def measure_here(case: Case, repeats: int) -> Row:
-    """Measure a case in this process.
+def measure_here(case: Case, repeats: int, folder: Path | None = None) -> Row:
+    """Measure a case in this process, with its files in a folder, or in one of its own.
 
     Repeats follow one that does not count, unless the case is fresh or there is only one.
     """
+    if folder is None:
+        with tempfile.TemporaryDirectory() as own:
+            return measure_here(case, repeats, Path(own))
     row = Row(case.name, case.phase.value, case.input)
-    with tempfile.TemporaryDirectory() as folder:
-        module = importlib.import_module(MODULES[case.phase])
-        prepared: Prepared = module.prepare(case, Path(folder))
-        if problem := changed(case.input, prepared.fingerprint):
-            return replace(row, status="failed", reason=problem)
-        before = 0 if prepared.children else peak_memory()
-        if repeats > 1 and not case.fresh:
-            prepared.work()
-        timed = [_timed(prepared) for _ in range(repeats)]
-        notes = dict(prepared.describe(timed[-1][2]))
+    module = importlib.import_module(MODULES[case.phase])
+    prepared: Prepared = module.prepare(case, folder)
+    if problem := changed(case.input, prepared.fingerprint):
+        return replace(row, status="failed", reason=problem)
+    before = 0 if prepared.children else peak_memory()
+    if repeats > 1 and not case.fresh:
+        prepared.work()
+    timed = [_timed(prepared) for _ in range(repeats)]
     return replace(
         row,
         seconds=tuple(t[0] for t in timed),
@@ -94,7 +97,7 @@ def measure_here(case: Case, repeats: int) -> Row:
         peak_bytes=peak_memory(children=prepared.children),
         before_bytes=before,
         fingerprint=prepared.fingerprint,
-        notes=notes,
+        notes=dict(prepared.describe(timed[-1][2])),
     )
 
 

@@ -100,7 +100,10 @@ class _Pool:
         return self
 
     def __exit__(self, *error: object) -> None:
+        processes = dict(getattr(self.executor, "_processes", None) or {})
         self.executor.shutdown(wait=False, cancel_futures=True)
+        for process in processes.values():  # Else Ctrl-C would wait for the parts in flight.
+            process.terminate()
 
 
 def _prepare_process() -> None:
