@@ -228,7 +228,9 @@ def test_two_runs_on_one_folder_and_another_space(folder):
 
 
 BAD = [
-    ("npus: [64]", "npus: 0", "space.yaml:1: npus: must be a number of NPUs, or a list, got 0"),
+    ("npus: [64]", "npus: 0", "space.yaml:1: npus: must be a number of NPUs, a list, or a range such as"),
+    ("npus: [64]", "npus: 64..8:8", "npus: must be a number of NPUs, a list, or a range such as"),
+    ("npus: [64]", "npus: 2..9:3.5", "npus: must be a number of NPUs, a list, or a range such as"),
     ("sizes: auto", "sizes: [3]", "no sizes of the tiers multiply to [64] NPUs"),
     ("topologies: [switch], sizes: auto", "topologies: [], sizes: auto", "topologies: needs at least"),
     ("topologies: [switch], sizes: auto", "topologies: [switch], sizes: any", "must be a list or auto"),
@@ -243,6 +245,11 @@ BAD = [
     ("constraints: [total <= 300 GB/s]", "constraints: [totl <= 300 GB/s]", "unknown name 'totl'"),
     ("constraints:", "constrains:", "unknown key, got 'constrains'. Did you mean 'constraints'?"),
 ]  # fmt: skip
+
+
+def test_a_range_of_npus(folder):
+    Path("space.yaml").write_text(SPACE.replace("npus: [64]", "npus: 16..64:x2"))
+    assert load_space(Path("space.yaml")).npus == (16, 32, 64)
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD)

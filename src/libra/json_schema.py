@@ -43,7 +43,7 @@ _WORDS: Mapping[str, str] = {
     "objective": "What is minimised.",
     "baseline": "What the speed-up compares with: equal, or a bandwidth for each dimension.",
     "scenarios": "Ways that things may turn out.",
-    "npus": "Number of NPUs, or a list of numbers.",
+    "npus": "Number of NPUs, a list of numbers, or a range such as 1024..8192:x2.",
     "trace": "A workload's file: ASTRA-sim 1.0 text, Chakra traces (w.*.et) or a layer table.",
     "name": "What it is called; left out: by its file or model.",
     "weight": "Share in the objective; 1 if left out.",
@@ -122,7 +122,7 @@ def space_schema() -> Schema:
     definitions["CollectiveModel"]["properties"]["algorithm"] = _or_list(algorithm)
     count = {"type": "integer", "minimum": 2}
     own = _described({"npus": {}, "network": {}, "workloads": {}})
-    own["npus"] |= _or_list(count)
+    own["npus"] |= {"anyOf": [*_or_list(count)["anyOf"], {"type": "string", "pattern": r"\.\."}]}
     own["network"] = {"description": "Tiers, innermost first."} | parts["space"]
     own["workloads"] |= {
         "type": "array",

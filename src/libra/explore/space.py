@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from libra.errors import FieldError, InputError, Place, Problem, in_file_order, nearest, shown
 from libra.network import Topology
 from libra.schema import read_part
+from libra.sweep import parse_axis
 from libra.yaml_source import Override, Source, read_yaml
 
 __all__ = ["Space", "TierSpace", "load_space"]
@@ -214,10 +215,19 @@ def space_of_source(source: Source) -> Space:
 
 def _npus(value: Any, note: Any) -> tuple[int, ...]:
     found = value if isinstance(value, list) else [value]
+    if isinstance(value, str):
+        try:
+            found = [int(number) for number in parse_axis(f"npus={value}").values]
+        except (InputError, ValueError):
+            found = []
     if not found or not all(
         isinstance(n, int) and not isinstance(n, bool) and n > 1 for n in found
     ):
-        note(("npus",), f"must be a number of NPUs, or a list, got {shown(value)}. Add npus:.")
+        note(
+            ("npus",),
+            "must be a number of NPUs, a list, or a range such as 1024..8192:x2 or "
+            f"1024..4096:1024, got {shown(value)}. Write one.",
+        )
         return ()
     return tuple(found)
 
