@@ -92,7 +92,7 @@ def _cell(problem: Problem, method: Method, found: dict[tuple[str, str], SideRow
     """Time, ratio to libra's, and distance from its optimum; a tick where it has a proof."""
     row, libra = found.get((problem.name, method.name)), found[problem.name, METHODS[0].name]
     if row is None or row.status == "skipped":
-        return "skipped"
+        return "not run" if row is None else "skipped"
     if row.excess is None or row.seconds is None:
         return row.status
     if method.name == METHODS[0].name:
