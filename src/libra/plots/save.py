@@ -12,6 +12,7 @@ from typing import Any
 
 from libra.errors import InputError
 from libra.files import write_whole
+from libra.plots.engine import draw_svg
 
 __all__ = ["chart_svg", "json_for_script", "require_chart_name", "save_chart"]
 
@@ -60,7 +61,7 @@ def save_chart(chart: Any, path: str | Path) -> None:
         case ".pdf":
             what = vl_convert.vegalite_to_pdf(spec, vl_version=version)
         case ".svg":
-            what = vl_convert.vegalite_to_svg(spec, vl_version=version)
+            what = draw_svg(spec, version)
         case _:
             # Without a snippet it holds Vega, Vega-Lite and vegaEmbed; its type leaves that out.
             scripts = vl_convert.javascript_bundle(None, vl_version=version)  # type: ignore[arg-type]
@@ -70,11 +71,7 @@ def save_chart(chart: Any, path: str | Path) -> None:
 
 def chart_svg(chart: Any) -> str:
     """Chart as SVG text."""
-    import vl_convert
-
-    spec, version = _spec(chart)
-    svg: str = vl_convert.vegalite_to_svg(spec, vl_version=version)
-    return svg
+    return draw_svg(*_spec(chart))
 
 
 def json_for_script(data: Any) -> str:

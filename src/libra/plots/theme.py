@@ -39,6 +39,45 @@ WIDTH = 520
 ROW = 26
 
 
+_LOOK: dict[str, Any] = {
+    "font": FONT,
+    "padding": 6,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": MUTED,
+        "titleFontWeight": "normal",
+        "gridColor": GRID,
+        "domainColor": GRID,
+        "tickColor": GRID,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "labelLimit": 330,
+        "labelFlush": False,
+        "labelOverlap": True,
+    },
+    "legend": {
+        "labelColor": INK,
+        "titleColor": MUTED,
+        "titleFontWeight": "normal",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "orient": "top",
+        "labelLimit": 330,
+    },
+    "title": {
+        "color": INK,
+        "fontSize": 14,
+        "fontWeight": 600,
+        "anchor": "start",
+        "frame": "group",
+        "offset": 10,
+    },
+    "text": {"color": INK, "fontSize": 12},
+}
+"""Configuration of Vega-Lite."""
+
+
 def colors_of(names: Sequence[str], grey: Sequence[str] = (), first: int = 0) -> alt.Scale:
     """Colour of each name, in the order of the palette from `first` on; grey for some."""
     own = iter((first + k) % len(PALETTE) for k in range(len(names)))
@@ -61,40 +100,9 @@ def styled(chart: Any, *, background: str | None = "white") -> Chart:
     background : str or None
         None: see-through, for a page of its own colour.
     """
-    result: Chart = (
-        chart.configure(
-            background="transparent" if background is None else background,
-            font=FONT,
-            padding=6,
-        )
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=INK,
-            titleColor=MUTED,
-            titleFontWeight="normal",
-            gridColor=GRID,
-            domainColor=GRID,
-            tickColor=GRID,
-            labelFontSize=12,
-            titleFontSize=12,
-            labelLimit=330,
-            labelFlush=False,
-            labelOverlap=True,
-        )
-        .configure_legend(
-            labelColor=INK,
-            titleColor=MUTED,
-            titleFontWeight="normal",
-            labelFontSize=12,
-            titleFontSize=12,
-            orient="top",
-            labelLimit=330,
-        )
-        .configure_title(
-            color=INK, fontSize=14, fontWeight=600, anchor="start", frame="group", offset=10
-        )
-        .configure_text(color=INK, fontSize=12)
-    )
+    result: Chart = chart.copy(deep=False)
+    look = {"background": "transparent" if background is None else background, **_LOOK}
+    result.config = alt.Config(**look)
     return result
 
 

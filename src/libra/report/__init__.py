@@ -39,6 +39,9 @@ def write_report(results: Sequence[Result | str | Path], path: str | Path) -> No
 
 def render_report(results: Sequence[Result | str | Path]) -> str:
     """HTML of the page, see `write_report`."""
-    from libra.report.page import render_page
+    from libra.plots.engine import engine_ahead
 
-    return render_page(results)
+    with engine_ahead():
+        from libra.report.page import render_page
+
+        return render_page(results)
