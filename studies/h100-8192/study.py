@@ -79,6 +79,7 @@ def figures() -> dict[str, Any]:
         "nearest_time": fastest_of[50]["time"],
         "nearest_lanes": fastest_of[50]["lanes"],
         "nearest_slower": fastest_of[50]["time"] / parts.step_time - 1,
+        "nearest_saves": (parts.network_cost - fastest_of[50]["cost"]) / 1e6,
         "above_power": above["power"],
         "above_over": above["power"] / limit - 1,
         "above_lanes": above["lanes"],

@@ -74,6 +74,10 @@ def figures() -> dict[str, Any]:
         pick(max(at[f"made for {name}"]["slowdown"].values()) for name in alone) - 1
         for pick in (min, max)
     )
+    found["workloads"] = len(alone)
+    found["worse_than_equal"] = sum(
+        max(at[f"made for {name}"]["slowdown"].values()) - 1 > found["equal"] for name in alone
+    )
     found["saved"] = 1 - cheap.network_cost / worst.network_cost
     found["cheap_cost"], found["worst_cost"] = cheap.network_cost / 1e6, worst.network_cost / 1e6
     return found
