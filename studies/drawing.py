@@ -133,9 +133,14 @@ def stacks(
     names = list(dict.fromkeys(row[series] for row in rows))
     ranked = [dict(row) | {"rank": names.index(row[series])} for row in rows]
     chart = alt.Chart(inline(ranked), width=WIDTH, height=height, title=title).mark_bar()
+    total: dict[Any, float] = {}
+    for row in rows:
+        total[row[x[0]]] = total.get(row[x[0]], 0.0) + row[y[0]]
+    # Without the digits that a solver leaves open, which would move the end of a round axis.
+    upright = alt.Scale(domainMax=float(f"{max(total.values()):.6g}"))
     return chart.encode(
         x=_steps(x),
-        y=alt.Y(f"{y[0]}:Q", title=y[1], axis=alt.Axis(tickCount=6)),
+        y=alt.Y(f"{y[0]}:Q", title=y[1], axis=alt.Axis(tickCount=6), scale=upright),
         color=alt.Color(f"{series}:N", scale=colors_of(names), sort=names, title=None),
         order=alt.Order("rank:Q"),
     )
