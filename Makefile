@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs studies benchmark benchmark-once benchmark-page clean
+.PHONY: demo test test-long lint docs studies benchmark benchmark-once benchmark-page clean
 
 # Compiling once lets the modules load faster at every start, whatever the shell's settings.
 demo: $(VENV)/.installed
@@ -17,6 +17,10 @@ demo: $(VENV)/.installed
 test: $(VENV)/.tested
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n 2
+
+# What takes minutes and `test` leaves out.
+test-long: $(VENV)/.tested
+	$(BIN)/python -m pytest -m long
 
 lint: $(VENV)/.checked
 	$(BIN)/ruff check

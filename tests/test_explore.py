@@ -183,9 +183,14 @@ def run_killed(rng, times):
 def test_killed_at_ten_random_moments(folder, monkeypatch):
     small_parts(folder, monkeypatch, 16)
     undisturbed = explored("space.yaml", "undisturbed").frame
-    assert run_killed(random.Random(3), 10) == 10
-    assert read_exploration(Path("killed")).equals(undisturbed)
-    assert not list(Path("killed").glob("*.tmp"))
+    rng, kills, explorations = random.Random(3), 0, 0
+    while kills < 10:  # a fast machine may end an exploration before
+        explorations += 1
+        assert explorations <= 10
+        shutil.rmtree("killed", ignore_errors=True)
+        kills += run_killed(rng, 10 - kills)
+        assert read_exploration(Path("killed")).equals(undisturbed)
+        assert not list(Path("killed").glob("*.tmp"))
 
 
 def test_interrupted_between_parts_and_resumed(folder, monkeypatch):
@@ -394,7 +399,7 @@ def test_stages_within_stages_are_counted_once():
     assert not any(clock.take().values())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_space_of_thousands_solved_whole(folder):
     """As the page on exploring says: `gpt-3-256` with and without pruning."""
     space = load_space(example_folder() / "spaces" / "gpt-3-256.yaml")
