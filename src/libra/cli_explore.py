@@ -87,19 +87,22 @@ def add_explore_command(
                     found, folder, top=top, prune=prune, jobs=count, dask=dask, report=report
                 )
             _require_a_winner(summary, folder)
-            objective = found.shared.get("objective", "time")
-            if as_json:
-                data = {"status": "optimal", "objective": objective, "folder": str(folder)}
-                text = json.dumps(data | summary.to_dict(), indent=1, ensure_ascii=False)
-                sys.stdout.write(text + "\n")
-            else:
-                _print(summary, folder, objective)
+            _show(summary, folder, found.shared.get("objective", "time"), as_json=as_json)
             if plot is not None:
                 from libra.plots import plot_exploration, save_chart
 
                 save_chart(plot_exploration(summary.frame), plot)
 
         run(work, as_json=as_json, debug=debug)
+
+
+def _show(summary: Summary, folder: Path, objective: str, *, as_json: bool) -> None:
+    if not as_json:
+        _print(summary, folder, objective)
+        return
+    data = {"status": "optimal", "objective": objective, "folder": str(folder)}
+    text = json.dumps(data | summary.to_dict(), indent=1, ensure_ascii=False)
+    sys.stdout.write(text + "\n")
 
 
 def _require_positive(name: str, value: int) -> None:

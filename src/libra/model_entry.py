@@ -219,9 +219,6 @@ def training_plan(entry: ModelEntry) -> TrainingPlan:
     default = Precision.FP32 if wide else Precision.BF16
     weights = (precision.weights or default).bytes
     activations = (precision.activations or default).bytes
-    # Adam's two moments, and a copy in 32 bits of weights that are kept in fewer.
-    copy = _FP32_BYTES if weights < _FP32_BYTES else 0
-    states = StateBytes(weights, precision.gradients.bytes, _ADAM_MOMENTS + copy)
     try:
         run = ActivationPlan(
             batch.micro,
@@ -244,7 +241,7 @@ def training_plan(entry: ModelEntry) -> TrainingPlan:
             ep=degrees.ep,
             micro_batches=batch.sequences // step,
             zero=degrees.zero,
-            states=states,
+            states=_adam_states(weights, precision.gradients.bytes),
             chunks=degrees.blocks,
             reserved=entry.reserved,
         )
@@ -267,6 +264,12 @@ def training_plan(entry: ModelEntry) -> TrainingPlan:
     except FieldError as error:
         inside = ("precision",) if error.place == ("compression",) else ()
         raise FieldError((*inside, *error.place), error.message) from None
+
+
+def _adam_states(weights: float, gradients: float) -> StateBytes:
+    """Adam's two moments, and a copy in 32 bits of weights that are kept in fewer."""
+    copy = _FP32_BYTES if weights < _FP32_BYTES else 0
+    return StateBytes(weights, gradients, _ADAM_MOMENTS + copy)
 
 
 def _expert_tp(degrees: ModelParallel) -> int:
