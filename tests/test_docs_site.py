@@ -132,7 +132,8 @@ def test_reading_the_site_makes_no_request_beyond_it(tmp_path):
                 for name in ("", "plots/", "reference/design/", "how-to/price-list/", "python/"):
                     page.goto(home + name, wait_until="networkidle")
                     assert page.title()
-            page.fill("input.md-search__input", "infeasible")
+            # Keys, not fill(): the search listens to keys, and once to its worker being ready.
+            page.locator("input.md-search__input").press_sequentially("infeasible")
             page.wait_for_selector(".md-search-result__item", timeout=60_000)
     finally:
         server.shutdown()
