@@ -35,6 +35,7 @@ from libra.cli_report import PlotFile, add_report_command, draw_frontier, draw_r
 from libra.cli_schema import add_schema_command
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
+from libra.files import files_kept, write_whole
 from libra.progress import counted, waited
 
 if TYPE_CHECKING:
@@ -187,8 +188,6 @@ def frontier(
         loaded = _load(design, settings)
         found = waited("solving", time_frontier, loaded, points, Against(against))
         if csv is not None:
-            from libra.files import write_whole
-
             write_whole(csv, frontier_csv(loaded.network.names, found))
         draw_frontier(plot, found, loaded.network.names, Against(against))
         if as_json:
@@ -235,8 +234,6 @@ def sweep(
         total = prod(len(axis.values) for axis in axes)
         rows = list(counted("solved", sweep_design(reader, axes), total))
         if csv is not None:
-            from libra.files import write_whole
-
             write_whole(csv, sweep_csv(axes, rows))
         draw_sweep(plot, reader, axes, rows)
         if as_json:
@@ -360,8 +357,6 @@ def _report(
     plot: Path | None = None,
 ) -> None:
     """Print a result and write the files that were asked for."""
-    from libra.files import write_whole
-
     if simulate:
         from libra.evaluate import simulate_result
 
@@ -399,7 +394,8 @@ def _new(directory: Path, example: str) -> None:
 def _run(work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
     """Run a command; turn errors into one clear message and an exit status."""
     try:
-        work()
+        with files_kept():
+            work()
         sys.stdout.flush()
     except KeyboardInterrupt:
         _fail(StopError("interrupted"), as_json)
@@ -479,6 +475,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         _drop_stdout()
         status = 0
+    except OSError as error:  # The help, on a full disk.
+        _drop_stdout()
+        print(_unforeseen(error), file=sys.stderr)
+        status = LibraError.exit_status
     except _USAGE_ERRORS as error:
         error.show()
         if "--json" in words:
