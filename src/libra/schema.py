@@ -121,6 +121,8 @@ class WorkloadEntry:
 
     def faults(self) -> Iterator[FieldError]:
         """What is wrong with its values, though their types are right."""
+        if self.name is not None and not self.name.strip():
+            yield FieldError("name", f"a name is not empty, got {self.name!r}. Write one.")
         if self.parallel is not None and self.groups is not None:
             yield FieldError(
                 "groups",
@@ -210,6 +212,13 @@ _WANTED: Mapping[Place, str] = {
     ("prices",): "the name of a price list, or a mapping of tiers",
     ("power",): "the name of a power list, or a mapping of tiers",
     ("baseline",): "equal, or a list of bandwidths",
+    ("training_loop",): "the name of a training loop, or a mapping with kind",
+    ("collectives", "chunks"): "a whole number, or auto",
+}
+_WANTED_IN_ENTRY: Mapping[str, str] = {
+    "accelerator": "the name of an accelerator, or a mapping",
+    "precision": "a number format, or a mapping",
+    "training_loop": "the name of a training loop, or a mapping with kind",
 }
 _OWNERS: Mapping[str, Any] = {
     "network": Dimension,
@@ -318,6 +327,10 @@ class _Reader:
         if not isinstance(item, dict):
             self.note(place, f"must be a mapping, got {shown(item)}. Write e.g. '- trace: w.txt'.")
             return WorkloadEntry(right=False)
+        if "model" in item and "trace" in item:
+            message = "model and trace both say what is trained, got both. Remove one of them."
+            self.note((*place, "trace"), message)
+            return WorkloadEntry(right=False)
         if "model" in item:
             return self.read_model_entry(item, place, before)
         self.refuse_unknown(item, ENTRY_FORMS, place)
@@ -366,10 +379,25 @@ class _Reader:
             return _validated(form, json.dumps(value))
         except ValidationError as error:
             for details in error.errors(include_url=False):
-                where = tuple(part for part in details["loc"] if part != "[key]")
+                where = _keys_within(value, details)
                 message, at = _message(details, (*place, *where), form)
                 self.note(at, message)
             return None
+
+
+def _keys_within(value: Any, details: ErrorDetails) -> Place:
+    """Keys that lead to an error; pydantic puts the alternatives of a union among them."""
+    place: list[str | int] = []
+    for part in details["loc"]:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part] if part < len(value) else None
+        else:
+            continue
+        if part != "[key]":
+            place.append(part)
+    return tuple(place)
 
 
 @lru_cache(maxsize=1000)
@@ -427,7 +455,8 @@ def _message(details: ErrorDetails, place: Place, form: Any) -> tuple[str, Place
             advice = f"Use one of: {', '.join(words)}."
             return f"this version does not offer it yet, got {value!r}. {advice}", place
         return f"unknown value, got {shown(value)}. {nearest(str(value), words)}", place
-    wanted = _WANTED.get(place) or {
+    entry = len(place) == 3 and place[0] == "workloads"
+    wanted = (_WANTED_IN_ENTRY.get(key) if entry else _WANTED.get(place)) or {
         "int": "a whole number",
         "float": "a number",
         "string": "text",
