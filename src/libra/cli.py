@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
@@ -127,6 +127,10 @@ def optimize(
     def work() -> None:
         from libra.optimize import optimize_design
 
+        if price_ranges is not None and not 0 <= price_ranges < inf:
+            raise InputError(
+                f"--price-ranges: a percentage is at least 0, got {price_ranges:g}. Write e.g. 1."
+            )
         result = waited("optimising", lambda: optimize_design(_load(design, settings)))
         if price_ranges is not None:
             from libra.price_range import price_ranges as find_ranges
@@ -367,7 +371,7 @@ def _report(
         from libra.timeline import result_timeline
 
         write_whole(timeline, result_timeline(result).write_csv())
-    draw_result(plot, result)
+    draw_result(plot, result, quiet=quiet)
     if as_json:
         sys.stdout.write(result.to_json() + "\n")
     else:
