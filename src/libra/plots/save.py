@@ -5,16 +5,16 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from libra.errors import InputError
 from libra.files import write_whole
-from libra.plots.engine import draw_svg
+from libra.plots.engine import draw_svg, start_drawing
 
-__all__ = ["chart_svg", "json_for_script", "require_chart_name", "save_chart"]
+__all__ = ["chart_svg", "json_for_script", "require_chart_name", "save_chart", "start_chart_svg"]
 
 KINDS = (".png", ".svg", ".pdf", ".html")
 
@@ -72,6 +72,11 @@ def save_chart(chart: Any, path: str | Path) -> None:
 def chart_svg(chart: Any) -> str:
     """Chart as SVG text."""
     return draw_svg(*_spec(chart))
+
+
+def start_chart_svg(chart: Any) -> Callable[[], str]:
+    """Start to draw a chart; what is returned waits for its SVG text."""
+    return start_drawing(*_spec(chart))
 
 
 def json_for_script(data: Any) -> str:
