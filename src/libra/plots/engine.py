@@ -59,15 +59,15 @@ def engine_ahead() -> Iterator[None]:
         process.communicate()
 
 
-def start_drawing(spec: Mapping[str, Any], version: str) -> Callable[[], str]:
+def start_drawing(spec: Mapping[str, Any], version: str | None = None) -> Callable[[], str]:
     """Start to draw a specification where `engine_ahead` has a process for it.
 
     Parameters
     ----------
     spec : mapping
         Vega-Lite specification.
-    version : str
-        Of Vega-Lite, such as "6.1".
+    version : str or None
+        Of Vega-Lite, such as "6.1"; None: the latest that the engine has.
 
     Returns
     -------
@@ -86,19 +86,21 @@ def start_drawing(spec: Mapping[str, Any], version: str) -> Callable[[], str]:
     return drawn
 
 
-def draw_svg(spec: Mapping[str, Any], version: str) -> str:
+def draw_svg(spec: Mapping[str, Any], version: str | None = None) -> str:
     """SVG text of a Vega-Lite specification of a version such as "6.1"."""
     return start_drawing(spec, version)()
 
 
-def _draw_here(spec: Mapping[str, Any], version: str) -> str:
+def _draw_here(spec: Mapping[str, Any], version: str | None = None) -> str:
     import vl_convert
 
     svg: str = vl_convert.vegalite_to_svg(dict(spec), vl_version=version)
     return svg
 
 
-def _ask(process: subprocess.Popen[str], spec: Mapping[str, Any], version: str) -> str | None:
+def _ask(
+    process: subprocess.Popen[str], spec: Mapping[str, Any], version: str | None = None
+) -> str | None:
     """SVG from the process; None if it ended."""
     assert process.stdin is not None
     assert process.stdout is not None

@@ -5,16 +5,16 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from libra.errors import InputError
 from libra.files import write_whole
-from libra.plots.engine import draw_svg, start_drawing
+from libra.plots.engine import draw_svg
 
-__all__ = ["chart_svg", "json_for_script", "require_chart_name", "save_chart", "start_chart_svg"]
+__all__ = ["chart_svg", "json_for_script", "require_chart_name", "save_chart"]
 
 KINDS = (".png", ".svg", ".pdf", ".html")
 
@@ -39,8 +39,8 @@ def save_chart(chart: Any, path: str | Path) -> None:
 
     Parameters
     ----------
-    chart : Chart
-        Of any ``plot_*`` function.
+    chart : Chart or mapping
+        Of any ``plot_*`` function; or a Vega-Lite specification.
     path : str or Path
         An HTML page holds all its scripts, and can be moved and zoomed.
 
@@ -74,11 +74,6 @@ def chart_svg(chart: Any) -> str:
     return draw_svg(*_spec(chart))
 
 
-def start_chart_svg(chart: Any) -> Callable[[], str]:
-    """Start to draw a chart; what is returned waits for its SVG text."""
-    return start_drawing(*_spec(chart))
-
-
 def json_for_script(data: Any) -> str:
     """Data as JSON that no ``<script>`` element around it ends early."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -97,8 +92,10 @@ def _page(title: str, spec: Mapping[str, Any], scripts: str) -> str:
     return re.sub(r"@@([A-Z]+)@@", lambda match: parts[match[1]], template)
 
 
-def _spec(chart: Any) -> tuple[dict[str, Any], str]:
-    """Vega-Lite specification of a chart, and the version it is written for."""
+def _spec(chart: Any) -> tuple[dict[str, Any], str | None]:
+    """Vega-Lite specification of a chart, and the version it is written for; None: the latest."""
+    if isinstance(chart, Mapping):
+        return dict(chart), None
     import altair
 
     # Checking a chart against the schema takes longer than drawing it; the tests do that.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
-from libra.plots.save import start_chart_svg
-from libra.plots.theme import GRID, INK, MUTED, styled
+from libra.plots.engine import start_drawing
+from libra.plots.look import GRID, INK, MUTED
+from libra.plots.specs import Spec, styled_spec
 from libra.report.html import Html, tag
 
 __all__ = ["Figure", "start_figure"]
@@ -18,19 +18,19 @@ Figure = Callable[[], Html]
 _INK = {INK: "currentColor", MUTED: "var(--muted)", GRID: "var(--grid)"}
 
 
-def start_figure(chart: Any, key: str, title: str, caption: str = "") -> Figure:
+def start_figure(spec: Spec, key: str, title: str, caption: str = "") -> Figure:
     """Start to draw the figure of a chart that is not styled yet.
 
     Parameters
     ----------
-    chart : Chart
+    spec : mapping
     key : str
         Different for each figure of a page.
     title : str
         What it shows, for those who cannot see it.
     caption : str
     """
-    drawn = start_chart_svg(styled(chart, background=None))
+    drawn = start_drawing(styled_spec(spec, background=None))
     return lambda: _figure(drawn(), key, title, caption)
 
 
