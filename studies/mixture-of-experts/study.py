@@ -137,9 +137,7 @@ def figures() -> dict[str, Any]:
     return found
 
 
-def _solved(
-    reader: DesignReader, model: str, place: str, constraints: str | None = None
-) -> Result:
+def _solved(reader: DesignReader, model: str, place: str, constraints: str | None = None) -> Result:
     """Best network of a model and placement, under the design's constraints or others."""
     experts, order = PLACEMENTS[place]
     parallel = f"{{pp: 8, dp: 128, ep: {experts}, zero: 1, order: {order}}}"
