@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,18 @@ import pytest
 from helpers import GB, design, network, random_graph
 from numpy.random import default_rng
 
+import libra.master
 from libra.compare import compare_files
 from libra.errors import InputError
 from libra.load import DesignReader, load_design
+from libra.objectives import PROMISE
 from libra.optimize import Memory, optimize_design
 from libra.presets import example_folder
 from libra.price_range import price_ranges
 from libra.screen import render
 from libra.sweep import parse_axis, sweep_design
 from libra.tables import compare_table, sweep_csv, sweep_table
+from libra.time_limits import TimeLimit
 from libra.yaml_source import Override
 
 EXAMPLE = example_folder() / "gpt-3-4d.yaml"
@@ -85,16 +89,41 @@ def test_rows_are_what_single_solves_give():
         assert row.result.design.settings["constraints"] == alone.design.settings["constraints"]
 
 
-def test_a_shared_memory_changes_no_optimum():
-    rng = default_rng(8)
+def test_neighbours_share_a_master_problem(monkeypatch):
+    made, new_solver = [], libra.master._new_solver
+    monkeypatch.setattr(
+        libra.master, "_new_solver", lambda *given: made.append(1) or new_solver(*given)
+    )
+    rows = list(sweep_design(DesignReader(EXAMPLE), [parse_axis("constraints.total=200..290:10")]))
+    assert [row.status for row in rows] == ["optimal"] * 10
+    assert len(made) == 2  # The first is at a guess, the second at an optimum.
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_shared_memory_changes_no_optimum(seed):
+    rng, memory = default_rng(seed), Memory()
     net = network("RI(4)_FC(4)_SW(8)")
-    graph = random_graph(rng, net, 12, 4)
-    memory = Memory()
-    for total in (100, 50, 400, 77):
-        d = design(net, graph, [f"total <= {total} GB/s", "a <= 60 GB/s"])
-        with_memory, alone = optimize_design(d, memory), optimize_design(d)
-        assert with_memory.step_time == pytest.approx(alone.step_time, rel=2e-6)
-        assert with_memory.gap <= 1e-6
+    graphs = [random_graph(rng, net, 12, 4, is_chain=seed % 2 == 0) for _ in range(1 + seed % 3)]
+    for k in range(8):
+        total = rng.choice([100, 130, 90, 77, 400])
+        d = design(
+            net,
+            graphs,
+            [f"total <= {total} GB/s", f"a <= {rng.choice([60, 70, 20])} GB/s"],
+            usd=rng.choice([1.0, 1.5, 3.0], 3),
+            npu=1.0,
+            weights=list(rng.choice([1.0, 2.0], len(graphs))),
+            objective=rng.choice(["time", "time", "worst-time", "time-cost"]),
+        )
+        best = optimize_design(d).workloads[0].step_time
+        if k % 3 == 0:
+            limit = float(rng.choice([1.02, 1.3])) * best
+            d = replace(d, time_limits=(TimeLimit("time(w0)", "w0", False, limit),))
+        alone = optimize_design(d)
+        with_memory = optimize_design(d, memory)
+        promise = PROMISE[d.objective]
+        assert with_memory.objective_value == pytest.approx(alone.objective_value, rel=2 * promise)
+        assert with_memory.gap <= promise
 
 
 def test_conflicts_are_rows_and_wrong_values_end_it():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from libra.design import (
     check_shrinking,
     fixed_cost,
 )
+from libra.entry_graph import at_speed, entry_graph, entry_groups, entry_pipeline
 from libra.errors import FieldError, InputError, Place, Problem, nearest, shown
 from libra.files import read_text
 from libra.formats.astra_sim import MAX_BYTES, TextWorkload, parse_text_workload
@@ -29,14 +30,12 @@ from libra.formats.chakra_files import is_chakra, load_traces, refuse_placement
 from libra.formats.chakra_options import TraceOptions
 from libra.formats.layer_table import is_layer_table, place_layer_table, read_layer_table
 from libra.network import Network
-from libra.placement import Group, nest_groups, place_groups
 from libra.pricing import Pricing, build_pricing
 from libra.schema import DesignFile, WorkloadEntry, file_place
 from libra.time_limits import TimeLimit, is_time_limit, parse_time_limit
 from libra.workload.graph import StepGraph
-from libra.workload.layers import Layer
-from libra.workload.pipeline import Pipeline, pipeline_graph
-from libra.workload.schedule import LoopKind, TrainingLoop, build_graph
+from libra.workload.pipeline import pipeline_graph
+from libra.workload.schedule import TrainingLoop, build_graph
 from libra.yaml_source import Source
 
 __all__ = ["Assembly"]
@@ -120,7 +119,14 @@ class Assembly:
         dimensions = self.parsed.network
         if dimensions is None:
             return None
-        return self.attempt(("network",), lambda: Network(dimensions))
+        key = ("network", id(dimensions))
+        if key not in self.memory:
+            network = self.attempt(("network",), lambda: Network(dimensions))
+            if network is None:
+                return None
+            self.memory[key] = network  # It keeps the dimensions, whose place no others can take.
+        found: Network = self.memory[key]
+        return found
 
     def pricing(self, network: Network | None) -> Pricing | None:
         """Cost and power of the network, or None after noting tiers and parts without figures."""
@@ -157,7 +163,7 @@ class Assembly:
                 continue
             place: Place = ("constraints", k)
             file, line = self.source.locate(place)
-            key = (text, file, line, network, id(pricing))
+            key = (text, file, line, id(network), id(pricing))
             if key not in self.memory:
                 read = partial(
                     parse_constraint, text or "", network, prices, file, line,
@@ -167,8 +173,8 @@ class Assembly:
                 if row is None:
                     rows.append(None)
                     continue
-                # The pricing is kept so that no other can take its place.
-                self.memory[key] = (row, pricing)
+                # What the key names is kept so that nothing else can take its place.
+                self.memory[key] = (row, network, pricing)
             rows.append(self.memory[key][0])
         return tuple(row for row in rows if row is not None) if None not in rows else None
 
@@ -256,7 +262,7 @@ class Assembly:
         text = self.trace(entry.trace, (*place, "trace")) if entry.trace is not None else None
         if network is None:
             return None
-        groups = self.attempt(place, lambda: _groups(entry, network))
+        groups = self.attempt(place, lambda: entry_groups(entry, network))
         lost = groups is None and (entry.parallel or entry.groups)
         if text is None or lost or not entry.right:
             return None
@@ -274,7 +280,7 @@ class Assembly:
             )
             if placed is None:
                 return None
-            build = partial(_graph, entry, text, placed, loop, network, groups or {})
+            build = partial(entry_graph, entry, text, placed, loop, network, groups or {})
             if entry.training_loop is None and "training_loop" in self.source.data:
                 # What is wrong with the loop is wrong where all workloads are given it.
                 graph = self.attempt((), lambda: _moved(place, build))
@@ -297,15 +303,15 @@ class Assembly:
             self.memory[path] = read_layer_table(path)
         if network is None or not entry.right:
             return None
-        groups = _groups(entry, network) or {}
+        groups = entry_groups(entry, network) or {}
         loop = entry.training_loop or self.parsed.training_loop or TrainingLoop()
         layers, notes = place_layer_table(self.memory[path], network, groups)
-        pipeline = _pipeline(entry, network, groups, loop)
+        pipeline = entry_pipeline(entry, network, groups, loop)
         if pipeline is None:
             graph = build_graph(layers, loop, note=notes)
         else:
             graph = pipeline_graph(layers, pipeline, notes)
-        graph = _at_speed(entry, graph)
+        graph = at_speed(entry, graph)
         weight = 1.0 if entry.weight is None else entry.weight
         return Workload(entry.display_name or "", graph, weight, groups, entry.trace)
 
@@ -371,54 +377,6 @@ class Assembly:
         return found
 
 
-def _graph(
-    entry: WorkloadEntry,
-    text: TextWorkload,
-    placed: tuple[Sequence[Layer], Sequence[str]],
-    loop: TrainingLoop,
-    network: Network,
-    groups: Mapping[str, Group],
-) -> StepGraph:
-    """Step graph of a text workload whose layers are placed on a network."""
-    layers, notes = placed
-    pipeline = _pipeline(entry, network, groups, loop)
-    if pipeline is None:
-        graph = build_graph(
-            layers, loop, policy=text.policy, last_bottom=text.last_bottom, note=notes
-        )
-    else:
-        graph = pipeline_graph(layers, pipeline, notes)
-    return _at_speed(entry, graph)
-
-
-def _at_speed(entry: WorkloadEntry, graph: StepGraph) -> StepGraph:
-    """Graph whose computations run at the entry's speed; refuses one that does nothing."""
-    if graph.total_fixed == 0 and not graph.collectives:
-        raise FieldError(
-            "trace",
-            "the workload computes nothing and communicates nothing, got "
-            f"{entry.trace!r}. Give its layers their times and sizes.",
-        )
-    speed = entry.compute_speed
-    return graph if speed is None else replace(graph, fixed=graph.fixed / speed)
-
-
-def _groups(entry: WorkloadEntry, network: Network) -> dict[str, Group] | None:
-    """Groups of a workload entry on a network; None: the trace alone says."""
-    extents: Mapping[str, Sequence[int]] | None = entry.groups
-    if entry.parallel is not None:
-        try:
-            extents = place_groups(network.sizes, entry.parallel.degrees)
-        except ValueError as error:
-            raise FieldError("parallel", str(error)) from None
-    if extents is None:
-        return None
-    try:
-        return nest_groups(network, extents)
-    except FieldError as error:
-        raise FieldError(("groups", *error.place), error.message) from None
-
-
 def _moved(place: Place, build: Callable[[], T]) -> T:
     """Result of a step whose errors are at a place, but those of the training loop."""
     try:
@@ -427,46 +385,6 @@ def _moved(place: Place, build: Callable[[], T]) -> T:
         if error.place[:1] == ("training_loop",):
             raise
         raise FieldError((*place, *error.place), error.message) from None
-
-
-def _pipeline(
-    entry: WorkloadEntry, network: Network, groups: Mapping[str, Group], loop: TrainingLoop
-) -> Pipeline | None:
-    """Pipeline of a workload entry; None: it has one stage.
-
-    Raises
-    ------
-    FieldError
-        If degrees, training loop and pipeline do not say the same.
-    """
-    group, given = groups.get("pp"), entry.pipeline
-    if group is None or group.size == 1:
-        if given is not None:
-            raise FieldError("pipeline", "the workload has one stage, got a pipeline. Add pp:.")
-        return None
-    if loop.kind not in (LoopKind.ONE_F_ONE_B, LoopKind.INTERLEAVED):
-        raise FieldError(
-            "training_loop",
-            f"pp {group.size} makes a pipeline, got {loop.kind.value}. Use 1f1b or interleaved.",
-        )
-    if given is None:
-        raise FieldError(
-            "pipeline",
-            f"is missing for {group.size} stages, got nothing. Add pipeline: "
-            "{micro_batches: …, activation: … MB}.",
-        )
-    if (given.virtual_stages > 1) != (loop.kind is LoopKind.INTERLEAVED):
-        raise FieldError(
-            ("pipeline", "virtual_stages"),
-            f"{loop.kind.value} has {'several' if given.virtual_stages == 1 else 'no'} virtual "
-            f"stages, got {given.virtual_stages}. Correct one of the two.",
-        )
-    try:
-        return Pipeline(
-            group, network.sizes, given.micro_batches, given.activation, given.virtual_stages
-        )
-    except FieldError as error:
-        raise FieldError(("pipeline", *error.place), error.message) from None
 
 
 def _warnings(workloads: Sequence[Workload], network: Network, file: DesignFile) -> tuple[str, ...]:

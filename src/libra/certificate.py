@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 
 _BELOW = 1 - 1e-15
 """Keeps what rounding might put above a limit below it."""
+_TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +158,7 @@ def _support(
     constant -= relief + float(y @ program.rows.bound)
     gradient = price + program.rows.matrix.T @ y
     forms = program.terms.forms
-    choices = np.stack(
+    choices = np.array(
         [
             shared_out(gradient, forms, load),
             _fitted(gradient, forms, multipliers.forms),
@@ -197,11 +198,12 @@ def supporting_sum(
             counts[program.first[w] : program.first[w + 1]] += part * cuts[k].counts
     if not counts.any():
         return constant, np.zeros(len(terms.forms))
-    pieces = np.diff(terms.start)
-    total = np.add.reduceat(multipliers.pieces, terms.start[:-1])
-    chosen = np.repeat(total > 0, pieces)
-    among = np.where(chosen, multipliers.pieces, 1.0)
-    weight_of = among * np.repeat(counts / np.where(total > 0, total, pieces), pieces)
+    among, total = multipliers.pieces, np.add.reduceat(multipliers.pieces, terms.start[:-1])
+    if not total.all():
+        # Where no piece has a multiplier, any shares will do.
+        among = np.where((total > 0)[terms.owner], among, 1.0)
+        total = np.where(total > 0, total, terms.pieces)
+    weight_of = among * (counts / total)[terms.owner]
     return constant + float(weight_of @ terms.alpha), weight_of @ terms.coefficient
 
 
@@ -266,6 +268,6 @@ def shared_out(gradient: Floats, forms: Floats, load: Floats) -> Floats:
 def _fitted(gradient: Floats, forms: Floats, suggestion: Floats) -> Floats:
     """Suggested u, each form's scaled down by what its dimensions need for sum_f u_f H_f <= g."""
     wanted, room = suggestion @ forms, np.maximum(gradient, 0)
-    fits = np.divide(room, wanted, out=np.ones_like(room), where=wanted > room)
+    fits = np.where(wanted > room, room / np.maximum(wanted, _TINY), 1.0)
     result: Floats = suggestion * np.where(forms > 0, fits, 1.0).min(axis=1, initial=1.0) * _BELOW
     return result

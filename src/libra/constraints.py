@@ -209,12 +209,11 @@ def bound_constraints(network: Network, owner: Ints | None = None) -> tuple[Line
     return tuple(rows)
 
 
-def constraint_names(network: Network, owner: Ints | None = None) -> dict[str, Floats]:
-    """Names a constraint may use for bandwidths, with their coefficients."""
-    columns = np.arange(len(network.dimensions)) if owner is None else owner
-    names = {"total": np.ones(len(columns))}
+def _named_dimensions(network: Network) -> dict[str, int | None]:
+    """Names a constraint may use for bandwidths, with the dimension of each; None: all of them."""
+    names: dict[str, int | None] = {"total": None}
     for d, name in enumerate(network.names):
-        names[name] = names[f"dim{d + 1}"] = (columns == d).astype(np.float64)
+        names[name] = names[f"dim{d + 1}"] = d
     return names
 
 
@@ -265,10 +264,11 @@ class _Reader:
         owner: Ints | None,
     ) -> None:
         self.text = text
-        self.names = constraint_names(network, owner)
+        self.names = _named_dimensions(network)
+        self.owner = np.arange(len(network.dimensions)) if owner is None else owner
         self.tiers: Sequence[str] = [d.tier for d in network.dimensions]
         self.amounts = amounts
-        self.zero = np.zeros(len(self.names["total"]))
+        self.zero = np.zeros(len(self.owner))
 
     def read(self, tokens: Sequence[str]) -> _Linear:
         self.tokens = list(tokens)
@@ -381,7 +381,9 @@ class _Reader:
 
     def name(self, token: str) -> _Linear:
         if token in self.names:
-            return _Linear(self.names[token], 0.0, BANDWIDTH)
+            d = self.names[token]
+            mine = np.ones_like(self.zero) if d is None else (self.owner == d).astype(np.float64)
+            return _Linear(mine, 0.0, BANDWIDTH)
         if token in self.amounts:
             amount = self.amounts[token]
             kind, what = (MONEY, "prices") if token == "cost" else (POWER, "power figures")

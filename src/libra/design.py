@@ -388,6 +388,8 @@ def check_shrinking(
     FieldError
         Names the objective.
     """
+    if objective not in (Objective.COST, Objective.TIME_COST):
+        return
     if discrete:  # The smallest choice is more than nothing; `libra.product` sees to the rest.
         return
     free = not time_limits and all(row.slack(np.zeros_like(row.coefficients)) >= 0 for row in rows)

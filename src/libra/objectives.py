@@ -15,8 +15,8 @@ from libra.errors import InputError
 from libra.feasibility import check_bounded
 from libra.parts import build_parts
 from libra.product import minimise_product
-from libra.program import Cut, Goal, build_program
-from libra.search import Optimum, Search, cut_key
+from libra.program import Goal, build_program
+from libra.search import Optimum, Search
 from libra.timing import StepTiming
 
 __all__ = ["PROMISE", "Targets", "minimise_objective", "search_design"]
@@ -65,18 +65,17 @@ def search_design(
     targets: Targets,
     timings: Sequence[StepTiming],
     rows: Sequence[LinearConstraint],
-    cuts: Sequence[Cut] = (),
-    scale: Floats | None = None,
+    earlier: Search | None = None,
 ) -> Search:
-    """Search for a design's optimum under given rows, from cuts and a point of an earlier one."""
+    """Search for a design's optimum under given rows, from where one of the same timings ended."""
     weights = np.array([share * w.weight for share, case in design.cases for w in case.workloads])
     pricing = design.mean_pricing
-    program = build_program(timings, weights, rows, pricing.owner)
+    like = None if earlier is None else earlier.program
+    program = build_program(timings, weights, rows, pricing.owner, like)
     parts = build_parts(pricing, rows, program.rows, design.row_pricing)
-    start = np.zeros(0) if scale is None else scale
-    search = Search(program, list(cuts), limits=targets.limits, parts=parts, scale=start)
-    search.known.update(cut_key(cut) for cut in cuts)
-    return search
+    if earlier is None:
+        return Search(program, limits=targets.limits, parts=parts)
+    return earlier.resumed(program, targets.limits, parts)
 
 
 def minimise_objective(design: Design, search: Search, targets: Targets) -> Optimum:

@@ -25,7 +25,6 @@ from libra.feasibility import explain_infeasible, implied_equalities
 from libra.no_choice import explain_no_choice
 from libra.objectives import PROMISE, Targets, minimise_objective, search_design
 from libra.pieces import Schedule
-from libra.program import Cut
 from libra.result import Result, Solver, make_result
 from libra.robust import scenario_results
 from libra.search import Optimum, Search, safe_scale
@@ -39,17 +38,15 @@ __all__ = ["Memory", "best_alone", "find_targets", "optimize_design"]
 Floats = NDArray[np.float64]
 
 _MOST_TURNS = 12
-_MOST_CUTS = 64
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Known:
-    """What is known of some timings, whatever the constraints: cuts, and where an optimum was."""
+    """Some timings and the last search with them, whatever its constraints."""
 
     timings: tuple[StepTiming, ...]
     design: Design
-    cuts: list[Cut] = field(default_factory=list)
-    scale: list[Floats] = field(default_factory=list)
+    search: Search | None = None
 
 
 @dataclass
@@ -220,8 +217,7 @@ def _solve(
     """
     known = memory.recall(design, schedules)
     promise, rows = PROMISE[design.objective], design.all_rows
-    scale = known.scale[0] if known.scale else None
-    search = search_design(design, targets, known.timings, rows, known.cuts, scale)
+    search = search_design(design, targets, known.timings, rows, known.search)
     optimum = minimise_objective(design, search, targets)
     if optimum.gap > promise:
         _explain_failure(design, targets, search, rows)
@@ -236,8 +232,8 @@ def _solve(
             f"stopped after {search.rounds} rounds at a relative gap of {optimum.gap:.1e}. "
             "Please report the design."
         )
-    known.cuts[:] = search.cuts[-_MOST_CUTS:]
-    known.scale[:] = [safe_scale(optimum.bandwidth)]
+    search.scale = safe_scale(optimum.bandwidth)
+    known.search = search
     return _Answer(optimum, search, schedules or ())
 
 

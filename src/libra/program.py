@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ __all__ = [
     "build_program",
     "build_rows",
     "plain_goal",
+    "same_array",
     "weighted",
 ]
 
@@ -58,17 +60,18 @@ class Rows:
         if self.equal:
             matrix = np.vstack([matrix, -matrix[: self.equal]])
             bound = np.concatenate([bound, -bound[: self.equal]])
-        limiting = (matrix > 0).any(axis=1)
-        matrix, bound = matrix[limiting], bound[limiting]
-        limit = np.full(matrix.shape[1], np.inf)
-        for _ in limit:
-            # a_d B_d <= bound + sum of |a_i| B_i over the other dimensions with a negative a_i.
-            with np.errstate(invalid="ignore", divide="ignore"):
-                room = bound + np.where(matrix < 0, -matrix * limit, 0.0).sum(axis=1)
-                each = np.where(matrix > 0, np.maximum(room, 0)[:, None] / matrix, np.inf)
-            before, limit = limit, np.minimum(limit, each.min(axis=0, initial=np.inf))
-            if not (matrix < 0).any() or np.array_equal(before, limit):
-                break
+        positive, negative = matrix > 0, matrix < 0
+        limit, signs = np.full(matrix.shape[1], np.inf), bool(negative.any())
+        with np.errstate(invalid="ignore", divide="ignore"):
+            for _ in limit:
+                # a_d B_d <= bound + sum of |a_i| B_i over the others with a negative a_i.
+                room = bound
+                if signs:
+                    room = bound + np.where(negative, -matrix * limit, 0.0).sum(axis=1)
+                each = np.where(positive, np.maximum(room, 0)[:, None] / matrix, np.inf)
+                before, limit = limit, np.minimum(limit, each.min(axis=0, initial=np.inf))
+                if not signs or np.array_equal(before, limit):
+                    break
         return limit
 
 
@@ -147,6 +150,7 @@ def build_program(
     weights: Floats,
     constraints: Sequence[LinearConstraint],
     owner: Ints | None = None,
+    like: Program | None = None,
 ) -> Program:
     """Program of some workloads under constraints on columns of bandwidth.
 
@@ -157,18 +161,32 @@ def build_program(
     constraints : sequence of LinearConstraint
     owner : ndarray of int, shape (columns,), or None
         Dimension of each column; None: columns are dimensions.
+    like : Program or None
+        An earlier program of the same timings, of which what is equal is kept.
     """
-    terms = timings[0].terms
-    if len(timings) > 1:
-        terms = merge_terms([t.terms for t in timings], timings[0].traffic.shape[1])
-    if owner is not None:
-        if len(owner) == terms.forms.shape[1]:
-            owner = None
-        else:
+    width = timings[0].traffic.shape[1]
+    if owner is not None and len(owner) == width:
+        owner = None
+    if like is not None and same_array(like.owner, owner):
+        terms, first = like.terms, like.first
+    else:
+        terms = timings[0].terms
+        if len(timings) > 1:
+            terms = merge_terms([t.terms for t in timings], width)
+        if owner is not None:
             terms = replace(terms, forms=terms.forms[:, owner])
-    first = np.cumsum([0, *(t.terms.collectives for t in timings)])
+        first = np.cumsum([0, *(t.terms.collectives for t in timings)])
     rows = build_rows(constraints, terms.forms.shape[1])
+    if like is not None and np.array_equal(rows.matrix, like.rows.matrix):
+        rows = replace(rows, matrix=like.rows.matrix)
     return Program(tuple(timings), weights, terms, first, rows, owner)
+
+
+def same_array(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    """Whether two optional arrays are equal."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
 
 
 @dataclass(frozen=True, eq=False)

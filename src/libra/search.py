@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.certificate import Multipliers, certified_bound
-from libra.master import MasterSolution, solve_master
+from libra.master import Master, MasterSolution
 from libra.parts import Parts
 from libra.polish import polish
 from libra.program import Cut, Goal, Program
@@ -27,6 +27,8 @@ _AIM = 3e-8
 _CLOSE = 3e-7
 """Relative gaps: at which a search stops, and at which it stops once no new path is found."""
 _PATIENCE = 3
+_MOST_CUTS = 64
+"""Of an earlier search that a later one begins with."""
 _MARGIN = 1e-10
 """Least part by which time limits are tightened for the solver where its answers violate them."""
 
@@ -50,6 +52,8 @@ class Search:
         Bandwidths near the optimum, as far as it is known [bytes/s].
     rounds : int
         Master problems solved.
+    master : Master or None
+        The last one, which may serve another goal or bound.
     """
 
     program: Program
@@ -59,6 +63,7 @@ class Search:
     parts: Parts | None = None
     scale: Floats = field(default_factory=lambda: np.zeros(0))
     rounds: int = 0
+    master: Master | None = None
 
     def __post_init__(self) -> None:
         if not len(self.limits):
@@ -68,6 +73,12 @@ class Search:
         if not self.cuts:
             self.step_times(self.scale)
 
+    def resumed(self, program: Program, limits: Floats, parts: Parts | None) -> Search:
+        """Search for another optimum of the same timings, from what this one has found."""
+        cuts = self.cuts[-_MOST_CUTS:]
+        known = {cut_key(cut) for cut in cuts} if len(cuts) < len(self.cuts) else set(self.known)
+        return Search(program, cuts, known, limits, parts, self.scale, master=self.master)
+
     def step_times(self, bandwidth: Floats) -> tuple[Floats, bool]:
         """Step time of each workload [s] at given columns, and whether a new cut was found."""
         times, new, bandwidth = [], False, self.program.join(bandwidth)
@@ -76,6 +87,13 @@ class Search:
             times.append(path.time)
             new = self.add_cut(Cut(w, path.fixed, path.counts)) or new
         return np.array(times), new
+
+    def master_problem(self, goal: Goal, anew: bool) -> Master:
+        """Master problem of the cuts so far: the last one if it fits, unless one is made anew."""
+        known, program = self.master, self.program
+        if anew or known is None or not known.fits(program, self.cuts, goal, self.scale):
+            known = self.master = Master(program, self.cuts, goal, self.scale)
+        return known
 
     def add_cut(self, cut: Cut) -> bool:
         """Add a cut to the pool; whether it is new."""
@@ -132,7 +150,7 @@ def minimise(search: Search, goal: Goal, aim: float = _AIM) -> Optimum:
     """Reach a goal under the rows: the best bandwidths found and the proven bound."""
     program = search.program
     best = Optimum(search.scale, np.inf, -np.inf)
-    stalled, settled, rescaled, missed, margin = 0, False, False, 0, 0.0
+    turns, stalled, settled, rescaled, missed, margin = 0, 0, False, False, 0, 0.0
     while (
         best.gap > (_CLOSE if settled else aim)
         and stalled < _PATIENCE
@@ -140,7 +158,8 @@ def minimise(search: Search, goal: Goal, aim: float = _AIM) -> Optimum:
     ):
         search.rounds += 1
         cuts = tuple(search.cuts)
-        master = solve_master(program, cuts, goal, search.scale, margin)
+        master = search.master_problem(goal, anew=turns > 0).solve(program.rows.bound, goal, margin)
+        turns += 1
         stalled += 1
         if master.multipliers is None:
             search.scale = search.scale * np.exp(0.5 * (-1) ** np.arange(len(goal.price)))

@@ -68,7 +68,12 @@ class Terms:
     @cached_property
     def owner(self) -> Ints:
         """Collective of each piece, shape (pieces,)."""
-        return np.repeat(np.arange(self.collectives), np.diff(self.start))
+        return np.repeat(np.arange(self.collectives), self.pieces)
+
+    @cached_property
+    def pieces(self) -> Ints:
+        """Number of pieces of each collective, shape (collectives,)."""
+        return np.diff(self.start)
 
     def piece_times(self, bandwidth: Floats) -> Floats:
         """Time of each piece [s], shape (pieces,); infinite where a needed bandwidth is 0."""
@@ -121,7 +126,7 @@ class StepTiming:
         size = (int(graph.places.max()) + 1) * collectives
         return sum_by_index(key, graph.count_value, size).reshape(-1, collectives)
 
-    @property
+    @cached_property
     def step_traffic(self) -> Floats:
         """Bytes that a step costs each dimension of an NPU, shape (dimensions,) [bytes].
 
