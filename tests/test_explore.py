@@ -426,9 +426,9 @@ def test_a_space_of_thousands_solved_whole(folder):
 
 
 def test_python_of_the_page_on_exploring(folder):
-    spaces = Path("my-design") / "spaces"
-    spaces.mkdir(parents=True)
-    shutil.copy("small.yaml", spaces / "msft-1t-parallelism.yaml")
+    folder = Path("my-design")
+    folder.mkdir()
+    shutil.copy("small.yaml", folder / "msft-1t-parallelism.yaml")
     whole = explored("small.yaml", "explored", prune=False)
     page = (Path(__file__).parent.parent / "docs" / "explore.md").read_text("utf-8")
     names = {}

@@ -31,11 +31,12 @@ from libra.formats.chakra_options import TraceOptions
 from libra.formats.layer_table import is_layer_table, place_layer_table, read_layer_table
 from libra.network import Network
 from libra.pricing import Pricing, build_pricing
-from libra.schema import DesignFile, WorkloadEntry, file_place
+from libra.schema import DesignFile, file_place
 from libra.time_limits import TimeLimit, is_time_limit, parse_time_limit
 from libra.workload.graph import StepGraph
 from libra.workload.pipeline import pipeline_graph
 from libra.workload.schedule import TrainingLoop, build_graph
+from libra.workload_entry import WorkloadEntry
 from libra.yaml_source import Source
 
 __all__ = ["Assembly"]
