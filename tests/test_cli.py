@@ -295,7 +295,11 @@ def test_an_error_nobody_thought_of_is_no_traceback(folder, capsys, monkeypatch)
 
 def test_the_interrupt_of_a_user(folder, capsys, monkeypatch):
     monkeypatch.setattr("libra.load.load_design", lambda *_: signal.raise_signal(signal.SIGINT))
-    assert call(capsys, "check", "d.yaml") == (130, "", "interrupted\n")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    try:
+        assert call(capsys, "check", "d.yaml") == (130, "", "interrupted\n")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_sweep_compare_and_price_ranges(folder, capsys):
