@@ -136,6 +136,7 @@ def test_an_interrupt(folder):
     """A process interrupts itself in the middle of its work."""
     code = (
         "import os, signal, libra.load as load, libra.cli as cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "load.load_design = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "cli.main(['optimize', 'd.yaml', '--json'])\n"
     )
