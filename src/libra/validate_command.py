@@ -44,11 +44,15 @@ def validate_command(path: Path, tier: str, *, as_json: bool) -> None:
     if tier:
         rows = [row for row in rows if row.tier == tier]
         skipped = [row for row in skipped if row.tier == tier]
+        if not rows and not skipped:
+            raise InputError(f"--tier: no row is of this tier, got {tier!r}. Leave it out.")
     found = validate_rows(rows, skipped)
+    if not found.predictions and not found.skipped:
+        raise InputError(f"{path}: holds no rows, got a header alone. Add measured steps.")
     if not found.predictions:
         raise InputError(
             f"{path}: no row maps to a design, got {len(found.skipped)} that do not, the first "
-            f"because: {found.skipped[0].reason if found.skipped else 'there is none'}. Correct it."
+            f"because: {found.skipped[0].reason.rstrip('.')}. Correct it."
         )
     if as_json:
         sys.stdout.write(json.dumps(plain_validation(found), indent=1) + "\n")
@@ -154,6 +158,9 @@ def _fit_collectives(path: Path, preset: str) -> tuple[Accelerator, Mapping[str,
     if accelerator.cluster is None:
         raise InputError(f"--accelerator: has no cluster, got {preset!r}. Name one that has.")
     rows, _ = read_collectives(path)
+    gpus = sorted({row.columns["gpu"] for row in rows if row.columns.get("gpu")})
+    if len(gpus) > 1:
+        raise InputError(f"{path}: rows of several GPUs, got {', '.join(gpus)}. Keep those of one.")
     placed = []
     for row in rows:
         try:
