@@ -23,6 +23,7 @@ from libra.files import read_text, write_whole
 from libra.fitting import Residuals
 from libra.fitting_table import new_table
 from libra.measurements import place_row, read_collectives
+from libra.screen import print_to
 from libra.training_rows import read_training_rows
 from libra.validation import Validation, rank_layouts, validate_rows
 from libra.workload.compute import Accelerator
@@ -104,19 +105,19 @@ def print_validation(found: Validation) -> None:
             f"{r.bias:+.1%}",
             f"{baseline[name].mean:.0%}",
         )
-    console.print(table)
+    print_to(console, table)
     rankings = rank_layouts(found)
     if rankings:
         heads = [("Layouts of", "left"), ("Rows", "right"), ("Slower than the best", "right")]
         table = new_table(heads, title="The layout predicted to be fastest, as measured")
         for ranking in rankings:
             table.add_row(escape(ranking.label), str(ranking.layouts), f"{ranking.loss:+.1%}")
-        console.print(table)
+        print_to(console, table)
     if found.skipped:
         table = new_table([("Skipped", "right"), ("Set", "left"), ("Reason", "left")])
         for (name, reason), n in sorted(Counter((s.set, s.reason) for s in found.skipped).items()):
             table.add_row(str(n), escape(name), escape(reason))
-        console.print(table)
+        print_to(console, table)
 
 
 def calibrate_command(path: Path, output: Path, preset: str, *, as_json: bool) -> None:
