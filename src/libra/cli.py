@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, prod
 from pathlib import Path
@@ -130,7 +131,8 @@ def optimize(
             raise InputError(
                 f"--price-ranges: a percentage is at least 0, got {price_ranges:g}. Write e.g. 1."
             )
-        result = waited("optimising", lambda: optimize_design(_load(design, settings)))
+        with _reading(design, settings) as read:
+            result = waited("optimising", lambda: optimize_design(read()))
         if price_ranges is not None:
             from libra.price_range import price_ranges as find_ranges
 
@@ -188,8 +190,9 @@ def frontier(
 
         if against not in list(Against):
             raise InputError(f"--against: cost or power, got {against!r}. Write one of them.")
-        loaded = _load(design, settings)
-        found = waited("solving", time_frontier, loaded, points, Against(against))
+        with _reading(design, settings) as read:
+            loaded = read()
+            found = waited("solving", time_frontier, loaded, points, Against(against))
         if csv is not None:
             write_whole(csv, frontier_csv(loaded.network.names, found))
         draw_frontier(plot, found, loaded.network.names, Against(against))
@@ -293,6 +296,22 @@ def presets(
         print_presets(_console(), kind, as_json=as_json)
 
     _run(work, as_json=as_json, debug=debug)
+
+
+@contextmanager
+def _reading(path: Path, settings: Sequence[str] | None) -> Iterator[Callable[[], Design]]:
+    """Reader of a design; what its solution finds wrong with it is at the line in the file, too."""
+    from libra.load import DesignReader
+
+    reader = DesignReader(path, _overrides(settings))
+    try:
+        yield reader.read
+    except FieldError as error:
+        from libra.schema import FORMS
+
+        if error.place[:1] and error.place[0] in FORMS:
+            raise InputError(reader.source.problem(error.place, error.message)) from None
+        raise
 
 
 def _load(path: Path, settings: Sequence[str] | None) -> Design:
