@@ -264,6 +264,18 @@ def test_quiet_prints_no_messages(folder, capsys):
     assert Path("r.json").exists()
 
 
+def test_quiet_says_nothing_of_charts(folder, capsys):
+    assert call(capsys, "optimize", "d.yaml", "-q", "--plot", "c.svg")[2] == ""
+    assert (folder / "c.svg").exists()
+
+
+@pytest.mark.parametrize("percent", ["-1", "nan", "inf"])
+def test_price_ranges_need_a_percentage(folder, capsys, percent):
+    status, _, err = call(capsys, "optimize", "d.yaml", "--price-ranges", percent)
+    said = f"--price-ranges: a percentage is at least 0, got {percent}. Write e.g. 1.\n"
+    assert (status, err) == (2, said)
+
+
 def test_warnings_are_seen(folder, capsys):
     Path("t.txt").write_text(TRACE.replace("1000", "0"))
     warning = "1 of its collectives send nothing"
