@@ -290,7 +290,8 @@ def test_what_the_solution_finds_wrong_is_at_its_line(folder, capsys):
     assert status == 2
     assert err.startswith(f"d.yaml:{line}: objective: nothing keeps a dimension with traffic")
     assert json.loads(out)["problems"][0]["line"] == line
-    status, _, err = call(capsys, "frontier", "d.yaml", "--against", "power")
+    time = ("--set", "objective=time")
+    status, _, err = call(capsys, "frontier", "d.yaml", *time, "--against", "power")
     assert status == 2
     assert err.startswith("d.yaml:1: power: nothing says what the network draws")
 
