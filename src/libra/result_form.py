@@ -33,9 +33,10 @@ def _is_measure(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Maybe:
-    """Form of a value that may be null, or of a key that need not be there."""
+    """Form of the value of a key that need not be there, and may be null unless it is said."""
 
     form: Any
+    null: bool = True
 
 
 _WORKLOAD = {
@@ -44,7 +45,7 @@ _WORKLOAD = {
     "compute_s": _Maybe(_is_measure),
     "exposed_communication_s": _Maybe(_is_measure),
     "idle_s": _Maybe(_is_measure),
-    "busy_s": _Maybe([_is_measure]),
+    "busy_s": _Maybe([_is_measure], null=False),
     "simulated_s": _Maybe(_is_measure),
     "slowdown": _Maybe(_is_measure),
     "collectives": _Maybe(
@@ -60,7 +61,8 @@ _WORKLOAD = {
                 "limited_by": [_is_text],
                 "chunks": _is_measure,
             }
-        ]
+        ],
+        null=False,
     ),
 }
 _FORM: Mapping[str, Any] = {
@@ -180,7 +182,7 @@ def _of_other_length(result: Mapping[str, Any]) -> Place | None:
 
 def _misplaced(value: Any, form: Any) -> Place | None:
     if isinstance(form, _Maybe):
-        return None if value is None else _misplaced(value, form.form)
+        return None if value is None and form.null else _misplaced(value, form.form)
     if isinstance(form, list):
         if not isinstance(value, list):
             return ()
@@ -194,8 +196,10 @@ def _misplaced(value: Any, form: Any) -> Place | None:
         test: Callable[[Any], bool] = form
         return None if test(value) else ()
     for key, inner in forms.items():
-        if key not in parts and not isinstance(inner, _Maybe):
-            return (key,)
+        if key not in parts:
+            if not isinstance(inner, _Maybe):
+                return (key,)
+            continue
         place = _misplaced(parts.get(key), inner)
         if place is not None:
             return (key, *place)
