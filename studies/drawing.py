@@ -18,7 +18,7 @@ def framed(*panels: Any) -> Chart:
     """Panels below each other in the style of libra's charts, each with its own legend."""
     return styled(
         alt.VConcatChart(vconcat=list(panels), spacing=28).resolve_scale(
-            color="independent", shape="independent"
+            color="independent", shape="independent", yOffset="independent"
         )
     )
 

@@ -186,6 +186,13 @@ def index_page() -> str:
         "files and the command that computes every number on it again;",
         "`python studies/run.py` without a name runs all of them.",
         "",
+        "What of it can be set against published figures stands on each page. Of the LIBRA paper",
+        "([arXiv 2109.11762](https://arxiv.org/abs/2109.11762)) these are the inputs of its",
+        "published implementation, with the optima that a commercial solver finds for them, and 13",
+        "splits of its precursor; all are",
+        "[reproduced](bandwidth-budgets.md#against-what-was-published). The gains that the paper",
+        "prints are not among these files, nor are the inputs behind them: they are not compared.",
+        "",
     ]
     for name in names:
         if name == "index" or not (DOCS / f"{name}.md").exists():

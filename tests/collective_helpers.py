@@ -74,3 +74,26 @@ def pipeline_time(visits, chunks):
             serve(visits[k + 1][0], now)
         serve(visits[k][0], now)
     return now
+
+
+def there_and_back(times):
+    """Visits of a chunk of an all-reduce that takes so long in each dimension."""
+    last = len(times) - 1
+    half = [(d, t / 2) for d, t in enumerate(times[:-1])]
+    return [*half, (last, times[last]), *reversed(half)]
+
+
+def all_reduce_formula(times, chunks):
+    """The docstring of libra.pieces, dimension by dimension; tests compare the code with it."""
+    return max(
+        max(chunks * a + sum(times[:p]), sum(times) + (chunks - 1) / 2 * a)
+        for p, a in enumerate(times)
+    )
+
+
+def random_times(rng):
+    """Times of a chunk in one to five dimensions, alike or of any size."""
+    size = int(rng.integers(1, 6))
+    if rng.random() < 0.5:
+        return rng.uniform(0.01, 1, size).tolist()
+    return (10 ** rng.uniform(-2, 2, size)).tolist()

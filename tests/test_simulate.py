@@ -152,7 +152,7 @@ def test_compiled_and_plain_loops_agree(seed, monkeypatch):
 # --- whole steps beside the convex model -------------------------------------------------------
 
 # Least and largest of modelled / simulated - 1 at 64 chunks over 1,000 random layer tables, rounded
-# outwards; equal in 89 to 100 % of them. Above: a collective waits for the whole of the one before
+# outwards, by benchmarks/against_simulation.py; equal in 89 to 100 % of them. Above: a collective waits for the whole of the one before
 # it, where chunks fill the dimensions that it leaves idle; that does not go away with more chunks.
 # Below: see test_a_later_collective_holds_up_an_earlier_one, most where a blocking collective has
 # others behind it.
@@ -183,15 +183,15 @@ def test_whole_steps_at_64_chunks(kind, policy):
 
 @pytest.mark.parametrize("virtual_stages", [1, 2])
 def test_whole_pipelines_at_64_chunks(virtual_stages):
-    """Equal in 85 % of 200 random pipelines, at most 0.04 % below and 9.5 % above in the others."""
+    """Equal, or nearly: of 400 one differs (benchmarks/against_simulation.py)."""
     model, errors = CollectiveModel(chunks=64), []
     for seed in range(40):
         net, found, bandwidth = random_pipeline(seed, virtual_stages)
         truth = simulated(found, net, model, bandwidth).time
         errors.append(modelled(found, net, model, bandwidth) / truth - 1)
-    assert min(errors) >= -1e-3
-    assert max(errors) <= 0.1
-    assert np.mean(np.abs(errors) < 1e-9) > 0.7
+    assert min(errors) >= -1e-9
+    assert max(errors) <= 1e-4
+    assert np.mean(np.abs(errors) < 1e-9) > 0.9
 
 
 @pytest.mark.parametrize("chunks", [16, 64, 256])

@@ -152,8 +152,8 @@ def test_page_has_what_a_study_must_have(name):
     page = (pages.DOCS / f"{name}.md").read_text("utf-8")
     assert f"python studies/run.py {name}" in page
     assert f"]({name}.svg)" in page
-    for heading in ("## What to conclude", "## What it does not say"):
-        assert heading in page
+    for heading in ("What to conclude", "Against what was published", "What it does not say"):
+        assert f"\n## {heading}\n" in page
     named = re.findall(r"`((?:studies|src)/[\w./-]+)`", page)
     assert named
     assert all((ROOT / path).exists() for path in named)

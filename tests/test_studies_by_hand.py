@@ -4,11 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from test_studies import computed
+from test_studies import computed, trace_totals
 
 from libra.evaluate import evaluate_design
-from libra.load import load_design
+from libra.load import DesignReader, load_design
 from libra.units import GB_PER_S
+from libra.yaml_source import Override
 
 MBIT = 1e6 / 8
 
@@ -91,6 +92,53 @@ def test_bill_of_the_rails_by_hand():
     assert figures["built_power"] * 1e6 == pytest.approx(watts)
 
 
+@pytest.mark.parametrize(
+    ("name", "npu", "limit"),
+    [
+        ("time x network cost, below 1 MW", 0, 1e6),
+        ("time x system cost, below 1 MW", 25000, 1e6),
+        ("time x system cost, no limit", 25000, np.inf),
+    ],
+)
+def test_least_time_x_cost_of_whole_parts_among_all_pairs(name, npu, limit):
+    """Each pair of lanes and NIC timed, its cost and power by the prices of the page."""
+    study, figures = computed("h100-8192")
+    design = load_design(study.FOLDER / "design.yaml")
+    found = {}
+    for lanes in range(1, 19):
+        for nic in (25, 50, 100):
+            watts = 8192 * (lanes * 25 * (0.044 + 0.125) + nic * (2 * 0.32 + 3 * 0.125 + 0.5))
+            cost = 8192 * (npu + lanes * 25 * 17 + nic * (2 * 13.67 + 3 * 4.23 + 31.6))
+            if watts <= limit:
+                bandwidth = [lanes * 25 * GB_PER_S, nic * GB_PER_S]
+                found[lanes * 25, nic] = evaluate_design(design, bandwidth).step_time * cost
+    result = figures["solved"][name]
+    best = min(found, key=found.__getitem__)
+    assert tuple(result.bandwidth / 1e9) == pytest.approx(best)
+    assert result.objective_value == pytest.approx(found[best], rel=1e-9)
+
+
+def test_best_per_system_cost_of_turing_nlg_by_trying_step_times():
+    """Gradients over all NPUs: each dimension gets what a step time asks, the cheapest the rest."""
+    compute, size = trace_totals("turing-nlg")
+    each = {
+        "3D": ([15 / 16, 7 / 8 / 16, 31 / 32 / 128], [4, 4, 57.4]),
+        "4D": ([3 / 4, 7 / 8 / 4, 3 / 4 / 32, 31 / 32 / 128], [2, 4, 4, 57.4]),
+    }
+    for row in rows_of("bandwidth-budgets", model="turing-nlg"):
+        traffic, prices = (np.array(values) for values in each[row["network"]])
+        total = row["budget"]
+        fastest = 2 * size * traffic.sum() / (total * GB_PER_S)
+        waits = fastest * np.linspace(1, 1.5, 5001)
+        needed = 2 * size * traffic / waits[:, None] / GB_PER_S
+        spare = total - needed.sum(axis=1)
+        cost = 4096 * (25000 + needed @ prices + spare * prices.min())
+        best = ((compute + waits) * cost).min()
+        equal = compute + 2 * size * traffic.max() / (total / len(traffic) * GB_PER_S)
+        gain = equal * 4096 * (25000 + prices.mean() * total) / best
+        assert row["system"] == pytest.approx(gain, rel=1e-5)
+
+
 def test_each_placement_of_experts_is_best_on_its_own_network():
     figures = computed("mixture-of-experts")[1]
     for k, row in enumerate(figures["matrix"].rows):
@@ -99,17 +147,64 @@ def test_each_placement_of_experts_is_best_on_its_own_network():
         assert row[2] + row[3] == pytest.approx(500)
 
 
-def test_least_regret_against_all_networks_of_the_budget():
-    """Step times of both models on networks that spend the budget where optics are dear."""
+@pytest.mark.parametrize("place", ["node", "rails", "both"])
+def test_in_a_slot_no_split_beats_all_the_rail_that_it_carries(place):
+    """All splits of 500 GB/s with at most 64 GB/s of rail, timed one by one."""
+    study, figures = computed("mixture-of-experts")
+    reader = DesignReader(study.FOLDER / "design.yaml")
+    experts, order = study.PLACEMENTS[place]
+    parallel = f"{{pp: 8, dp: 128, ep: {experts}, zero: 1, order: {order}}}"
+    design = reader.read([Override("workloads.moe.parallel", parallel)])
+    rails = np.linspace(10, 64, 28)
+    tried = [evaluate_design(design, [(500 - x) * GB_PER_S, x * GB_PER_S]).step_time for x in rails]
+    assert np.argmin(tried) == len(rails) - 1
+    (row,) = (
+        r
+        for r in figures["networks"]
+        if r["run"] == f"Qwen3: {place}" and r["network"] == "rail of 64 GB/s at most"
+    )
+    assert row["time"] == pytest.approx(min(tried), rel=1e-6)
+    assert (figures["slot_nvlink"], figures["slot_rail"]) == pytest.approx((436, 64))
+
+
+def times_of(cases, case, nvlink, rail):
+    """Step times of the workloads of a scenario [s] at bandwidths in GB/s."""
+    result = evaluate_design(cases[case], [nvlink * GB_PER_S, rail * GB_PER_S])
+    return [w.step_time for w in result.workloads]
+
+
+def test_regrets_in_a_slot_against_all_networks_of_the_budget():
+    """Networks with at most 64 GB/s of rail: all that cost 10 M USD, at both prices of optics."""
     study, figures = computed("robust")
     design = load_design(study.FOLDER / "design.yaml")
     cases = {s.name: s.design for s in design.scenarios}
+    weights = {name: [w.weight for w in case.workloads] for name, case in cases.items()}
+    least = dict.fromkeys(cases, np.inf)
+    worst = np.inf
+    for rail in np.linspace(40, 64, 49):
+        cheap, dear = ((10e6 / 1024 - rail * (18 + p)) / 17 for p in (39.4, 55.16))
+        times = {name: times_of(cases, name, cheap, rail) for name in cases}
+        times["dear optics"] = times_of(cases, "dear optics", dear, rail)
+        for name in cases:
+            least[name] = min(least[name], np.dot(weights[name], times[name]))
+    for name, best in figures["slot_bests"].items():
+        assert best == pytest.approx(least[name], rel=1e-5)
+    for rail in np.linspace(56, 64, 33):
+        dear = (10e6 / 1024 - rail * (18 + 55.16)) / 17
+        times = {name: np.dot(weights[name], times_of(cases, name, dear, rail)) for name in cases}
+        worst = min(worst, max(times[name] / least[name] for name in cases) - 1)
+    assert figures["slot_least_worst"] == pytest.approx(worst, abs=1e-4)
+
+
+def test_least_regret_against_all_networks_of_the_budget():
+    """Step times of both models on networks that spend the budget where optics are dear."""
+    study, figures = computed("robust")
+    reader = DesignReader(study.FOLDER / "design.yaml")
+    cases = {s.name: s.design for s in reader.read([study.AT_WILL]).scenarios}
     bests = dict.fromkeys(cases, np.inf)
 
     def times(case, nvlink, prices):
-        rail = (10e6 / 1024 - nvlink * 17) / (18 + prices)
-        result = evaluate_design(cases[case], [nvlink * GB_PER_S, rail * GB_PER_S])
-        return [w.step_time for w in result.workloads]
+        return times_of(cases, case, nvlink, (10e6 / 1024 - nvlink * 17) / (18 + prices))
 
     weights = {name: [w.weight for w in case.workloads] for name, case in cases.items()}
     cheap = [times("as planned", x, 39.4) for x in np.linspace(120, 420, 61)]

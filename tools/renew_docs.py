@@ -4,7 +4,8 @@ python tools/renew_docs.py [PAGE…]
 
 Runs the blocks of README.md and docs/ as tests/test_docs.py does. What a page shows keeps its
 shape: each passage between two lines ``…`` is replaced by the passage of the new output that is
-most like it. Sentences around the blocks may quote numbers, too: read what changed.
+most like it. Sentences around the blocks may quote numbers, too: read what changed. The tables of
+docs/validation.md are written by tools/validation_page.py, where the measurements are at hand.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
 
 import docs_blocks  # type: ignore  # noqa: E402
+import validation_page  # noqa: E402
 
 
 def renewed(shown: str, printed: str) -> str:
@@ -97,5 +99,8 @@ def renew_page(page: Path) -> bool:
 if __name__ == "__main__":
     pages = [Path(name).resolve() for name in sys.argv[1:]]
     for page in pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        if renew_page(page):
+        changed = renew_page(page)
+        if page == validation_page.PAGE:
+            changed = validation_page.renew_page() or changed
+        if changed:
             print(f"renewed {page.relative_to(ROOT)}")

@@ -13,7 +13,8 @@ one.
   chunk that turns last, can be avoided, max_p of c a_p + sum_{d<p} a_d and
   sum_{d != p} a_d + (c + 1)/2 a_p. First come, first served, it takes just that in one and two
   dimensions and nearly always in more, where chunks on their way back can be held up by others on
-  theirs (the formula is then too low by up to 13 % at 2 to 5 chunks, 3 % at 16, 0.4 % at 64);
+  theirs (the formula is then too low, by up to 15 % at 2 to 5 chunks, 3.5 % at 16, 0.7 % at 64:
+  benchmarks/against_simulation.py);
 - balanced: chunks take the dimensions in different orders, so that only sets S of dimensions
   matter, sum_d a_d + (1 - 1/c) max_S m f(S) / (sum_S phi_d B_d) + (c - 1) min_S L_d, unless the
   fixed order is faster;

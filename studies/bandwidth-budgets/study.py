@@ -16,6 +16,13 @@ from libra.units import format_time
 MODELS = ("turing-nlg", "gpt-3", "msft-1t")
 NETWORKS = ("3D", "4D")
 BUDGETS = range(100, 1001, 100)
+NPU = 25000.0
+"""Price of an NPU with its share of the machine [USD], an assumption.
+
+A secondary source (kshirol-dev.github.io/learnAI, 2025) puts the network of a SuperPOD of 4,096
+GPUs at 20 to 50 M USD and 15 to 25 % of the cost: with low and high together the rest is 28,000 to
+37,000 USD for a GPU.
+"""
 
 REFERENCE = {
     # (model, network, GB/s): time at the time optimum [ns], time at the optimum per cost [ns], its
@@ -52,6 +59,7 @@ def figures() -> dict[str, Any]:
             f"most_{key}_of": f"{best['model']} on {best['network']} at {best['budget']} GB/s"
         }
     found["most_slower"] = max(row["slower"] for row in rows)
+    found |= _with_npus(rows, at)
     wins = [row for row in rows if row["gain_speedup"] >= 1]
     found |= {"wins": len(wins), "cases": len(rows)}
     found["table"] = Table(
@@ -87,14 +95,18 @@ def _budgets(model: str, network: str) -> list[dict[str, Any]]:
     reader = DesignReader(example_folder() / f"{model}-{network.lower()}.yaml")
     budgets = Axis("constraints", tuple(f"[total == {b} GB/s]" for b in BUDGETS))
     solved = [row.result for row in sweep_design(reader, [_OBJECTIVES, budgets])]
+    priced = [Axis("objective", ("time-cost",)), Axis("prices", (f"{{npu: {NPU} USD}}",)), budgets]
+    systems = [row.result for row in sweep_design(reader, priced)]
     rows = []
-    pairs = zip(solved[: len(BUDGETS)], solved[len(BUDGETS) :], strict=True)
-    for budget, (fast, cheap) in zip(BUDGETS, pairs, strict=True):
+    answers = zip(solved[: len(BUDGETS)], solved[len(BUDGETS) :], systems, strict=True)
+    for budget, (fast, cheap, system) in zip(BUDGETS, answers, strict=True):
         assert fast is not None
         assert cheap is not None
-        count = len(fast.bandwidth)
+        assert system is not None
+        count, npus = len(fast.bandwidth), fast.design.network.npus * NPU
         equal = evaluate_design(fast.design, [budget * 1e9 / count] * count)
         base = equal.step_time * equal.network_cost
+        whole = equal.step_time * (npus + equal.network_cost)
         rows.append(
             {
                 "model": model,
@@ -107,9 +119,54 @@ def _budgets(model: str, network: str) -> list[dict[str, Any]]:
                 "gain_of_fast": base / (fast.step_time * fast.network_cost),
                 "gain": base / (cheap.step_time * cheap.network_cost),
                 "slower": cheap.step_time / fast.step_time - 1,
+                "system_of_fast": whole / (fast.step_time * (npus + fast.network_cost)),
+                "system_of_cheap": whole / (cheap.step_time * (npus + cheap.network_cost)),
+                "system": whole / (system.step_time * (npus + system.network_cost)),
+                "system_speedup": equal.step_time / system.step_time,
+                "system_slower": system.step_time / fast.step_time - 1,
+                "system_saves": 1 - system.network_cost / fast.network_cost,
             }
         )
     return rows
+
+
+def _with_npus(rows: list[dict[str, Any]], at: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    """What becomes of the gains where the NPUs are part of the bill."""
+    most = max(rows, key=lambda row: row["system"])
+    lost = max(rows, key=lambda row: row["system"] / row["system_of_cheap"])
+    columns = {
+        "model": "",
+        "network": "",
+        "GB/s": ",d",
+        "of the best time": ".2f",
+        "of the best per network cost": ".2f",
+        "best gain per system cost": ".2f",
+        "its speed-up": ".2f",
+        "slower than the best time": ".1%",
+        "network cheaper by": ".0%",
+    }
+    keys = ("model", "network", "budget", "system_of_fast", "system_of_cheap", "system")
+    keys += ("system_speedup", "system_slower", "system_saves")
+    shown = [at[m, n, b] for m in MODELS for n in NETWORKS for b in (100, 300, 1000)]
+    return {
+        "npu": NPU,
+        "npus_million": 4096 * NPU / 1e6,
+        "least_system": min(row["system"] for row in rows),
+        "most_system": most["system"],
+        "most_system_of": f"{most['model']} on {most['network']} at {most['budget']} GB/s",
+        "most_lost": lost["system"] / lost["system_of_cheap"] - 1,
+        "most_lost_of": f"{lost['model']} on {lost['network']} at {lost['budget']} GB/s",
+        "system_slower": max(row["system_slower"] for row in rows),
+        "system_wins": sum(row["system_speedup"] >= 1 for row in rows),
+        "system_saves": max(row["system_saves"] for row in rows),
+        "fast_loses": max(row["system"] / row["system_of_fast"] for row in rows) - 1,
+        "npu_table": Table(columns, [[_not_below_zero(row[k]) for k in keys] for row in shown]),
+    }
+
+
+def _not_below_zero(cell: Any) -> Any:
+    """A gain that rounding makes negative is none."""
+    return cell if isinstance(cell, str) else max(cell, 0)
 
 
 _OBJECTIVES = Axis("objective", ("time", "time-cost"))
@@ -152,5 +209,12 @@ def chart(figures: dict[str, Any]) -> Any:
         lines(rows, x, ("speedup", "speed-up"), "series", "Best time over the equal split"),
         lines(
             rows, x, ("gain", "gain"), "series", "Best performance per cost over the equal split"
+        ),
+        lines(
+            rows,
+            x,
+            ("system", "gain"),
+            "series",
+            f"The same with NPUs of {NPU:,.0f} USD in the cost",
         ),
     )

@@ -25,6 +25,12 @@ NICS = {25: "200G", 50: "400G", 100: "800G"}
 GPU_POWER = 700.0
 """Thermal design power of an H100 SXM [W] (github.com/stas00/ml-engineering, accelerators)."""
 
+NPU = 25000.0
+"""Price of a GPU with its share of the node [USD], an assumption; the study tries others."""
+
+PRICES = range(0, 100_001, 500)
+"""Prices of a GPU that are tried [USD]."""
+
 MEASURED_POWER = 59570 / 512
 """Network of 512 H100 with its switches [W a GPU] (MLPerf Training v4.0, smc-ac-power)."""
 
@@ -104,7 +110,9 @@ def figures() -> dict[str, Any]:
         "compute": parts.workloads[0].compute,
     }
     found["bill"] = _bill(parts)
-    found["table"] = _table(parts, free, above, built)
+    systems = _per_cost(reader, pairs, limit)
+    found |= systems
+    found["table"] = _table(parts, free, above, built, systems["solved"])
     found["frontier"] = [
         {"power": row["power"] / 1e6, "time": row["time"], "nic": NICS[row["nic"]]}
         for row in frontier
@@ -163,6 +171,57 @@ def _all_pairs(design: Design) -> list[dict[str, Any]]:
     return rows
 
 
+def _per_cost(reader: DesignReader, pairs: list[dict[str, Any]], limit: float) -> dict[str, Any]:
+    """Best time x cost of network and GPUs, and for which prices of a GPU it is which pair."""
+    cases = {
+        "time x network cost, below 1 MW": (0.0, []),
+        "time x system cost, below 1 MW": (NPU, []),
+        "time x system cost, no limit": (NPU, [Override("constraints", "[]")]),
+    }
+    solved = {
+        name: optimize_design(
+            reader.read(
+                [
+                    Override("objective", "time-cost"),
+                    Override("prices.npu", f"{price} USD"),
+                    *settings,
+                ]
+            )
+        )
+        for name, (price, settings) in cases.items()
+    }
+    alone, below, free = (_pair(result) for result in solved.values())
+    allowed = [row for row in pairs if row["power"] <= limit]
+    best = [(price, _pair_at(price, allowed), _pair_at(price, pairs)) for price in PRICES]
+    all_lanes = [price for price, _, pair in best if pair == (LANES[-1], 50)]
+    return {
+        "solved": solved,
+        "npu": NPU,
+        "alone_lanes": alone[0],
+        "alone_nic": NICS[alone[1]],
+        "alone_time": solved["time x network cost, below 1 MW"].step_time,
+        "system_lanes": below[0],
+        "system_nic": NICS[below[1]],
+        "system_from": min(price for price, pair, _ in best if pair == below),
+        "system_to": max(price for price, pair, _ in best if pair == below),
+        "unlimited_lanes": free[0],
+        "unlimited_nic": NICS[free[1]],
+        "all_lanes_from": min(all_lanes),
+        "all_lanes_to": max(all_lanes),
+    }
+
+
+def _pair(result: Result) -> tuple[int, int]:
+    """Lanes and NIC of a result."""
+    return round(result.bandwidth[0] / LANE), round(result.bandwidth[1] / 1e9)
+
+
+def _pair_at(price: float, rows: list[dict[str, Any]]) -> tuple[int, int]:
+    """Lanes and NIC of the least time x cost of network and GPUs at a price of a GPU [USD]."""
+    best = min(rows, key=lambda row: row["time"] * (row["cost"] + 8192 * price))
+    return best["lanes"], best["nic"]
+
+
 def _efficient(row: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
     """Whether no other row is faster at no more power."""
     return not any(o["time"] < row["time"] and o["power"] <= row["power"] for o in rows)
@@ -195,7 +254,9 @@ def _bill(result: Result) -> Table:
     )
 
 
-def _table(parts: Result, free: Result, above: Any, built: Any) -> Table:
+def _table(
+    parts: Result, free: Result, above: Any, built: Any, systems: dict[str, Result]
+) -> Table:
     columns = {
         "network": "",
         "NVLink, GB/s": ".0f",
@@ -203,16 +264,20 @@ def _table(parts: Result, free: Result, above: Any, built: Any) -> Table:
         "step, s": ".3f",
         "network, kW": ",.0f",
         "network, M USD": ".1f",
+        "with GPUs, M USD": ".0f",
     }
+    gpus = 8192 * NPU / 1e6
 
     def pair(name: str, row: Any) -> list[Any]:
         bandwidths = [row["lanes"] * LANE / 1e9, row["nic"]]
-        return [name, *bandwidths, row["time"], row["power"] / 1e3, row["cost"] / 1e6]
+        cost = row["cost"] / 1e6
+        return [name, *bandwidths, row["time"], row["power"] / 1e3, cost, gpus + cost]
 
     def solved(name: str, result: Result) -> list[Any]:
         power = float(result.network_power or 0.0)
         bandwidths = [float(b) / 1e9 for b in result.bandwidth]
-        return [name, *bandwidths, result.step_time, power / 1e3, result.network_cost / 1e6]
+        cost = result.network_cost / 1e6
+        return [name, *bandwidths, result.step_time, power / 1e3, cost, gpus + cost]
 
     return Table(
         columns,
@@ -221,6 +286,7 @@ def _table(parts: Result, free: Result, above: Any, built: Any) -> Table:
             solved("whole parts, below 1 MW", parts),
             pair("least power above 1 MW with 400G", above),
             pair("18 lanes and 400G, no limit", built),
+            *(solved(name, result) for name, result in systems.items()),
         ],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from libra.result import Result
 from libra.yaml_source import Override
 
 FOLDER = Path(__file__).parent
+AT_WILL = "[total <= 500 GB/s]"
+"""Constraints without the one that a slot sets to the rail."""
+
 H100 = (450e9, 50e9)
 INSIDE, ACROSS, BOTH = "node", "rails", "both"
 REPLICAS_INSIDE, STAGES_INSIDE = "[tp, cp, dp, pp]", "[tp, cp, pp, dp]"
@@ -31,8 +35,8 @@ QWEN, MIXTRAL = "qwen3-30b-a3b", "mixtral-8x22b"
 def figures() -> dict[str, Any]:
     """Optimise the network for each placement, and run each placement on each network."""
     reader = DesignReader(FOLDER / "design.yaml")
-    qwen = {place: _solved(reader, QWEN, place) for place in PLACEMENTS}
-    mixtral = {place: _solved(reader, MIXTRAL, place) for place in (INSIDE, ACROSS)}
+    qwen = {place: _solved(reader, QWEN, place, AT_WILL) for place in PLACEMENTS}
+    mixtral = {place: _solved(reader, MIXTRAL, place, AT_WILL) for place in (INSIDE, ACROSS)}
     sold = {place: _timed(result, H100) for place, result in qwen.items()}
     sold_share = {
         place: _all_to_all(evaluate_design(result.design, H100)) for place, result in qwen.items()
@@ -79,6 +83,8 @@ def figures() -> dict[str, Any]:
     short = {QWEN: "Qwen3", MIXTRAL: "Mixtral"}
     cases = [(QWEN, place, result) for place, result in qwen.items()]
     cases += [(MIXTRAL, place, result) for place, result in mixtral.items()]
+    slot = {(model, place): _solved(reader, model, place) for model, place, _ in cases}
+    found |= _limited(slot, cases)
     found["table"] = Table(
         {
             "model": "",
@@ -88,6 +94,7 @@ def figures() -> dict[str, Any]:
             "step, s": ".2f",
             "all-to-all": ".0%",
             "M USD": ".1f",
+            "in a slot, s": ".2f",
             "as sold, s": ".2f",
         },
         [
@@ -98,6 +105,7 @@ def figures() -> dict[str, Any]:
                 result.step_time,
                 _all_to_all(result),
                 result.network_cost / 1e6,
+                slot[model, place].step_time,
                 _timed(result, H100),
             ]
             for model, place, result in cases
@@ -112,6 +120,15 @@ def figures() -> dict[str, Any]:
         for model, place, result in cases
         for name, value in zip(("nvlink", "rail"), result.bandwidth, strict=True)
     ]
+    found["networks"] = [
+        {"run": f"{short[model]}: {place}", "network": name, "time": time}
+        for model, place, result in cases
+        for name, time in (
+            ("split at will", result.step_time),
+            ("rail of 64 GB/s at most", slot[model, place].step_time),
+            ("as sold: 450 + 50 GB/s", _timed(result, H100)),
+        )
+    ]
     found["runs"] = [
         {"run": f"experts: {run}", "network": f"network for {network}", "time": on[run, network]}
         for run in PLACEMENTS
@@ -120,13 +137,38 @@ def figures() -> dict[str, Any]:
     return found
 
 
-def _solved(reader: DesignReader, model: str, place: str) -> Result:
+def _solved(reader: DesignReader, model: str, place: str, constraints: str | None = None) -> Result:
+    """Best network of a model and placement, under the design's constraints or others."""
     experts, order = PLACEMENTS[place]
     parallel = f"{{pp: 8, dp: 128, ep: {experts}, zero: 1, order: {order}}}"
-    settings = {"model": model, "parallel": parallel}
-    return optimize_design(
-        reader.read([Override(f"workloads.moe.{key}", value) for key, value in settings.items()])
-    )
+    settings = {"workloads.moe.model": model, "workloads.moe.parallel": parallel}
+    if constraints is not None:
+        settings["constraints"] = constraints
+    return optimize_design(reader.read([Override(*item) for item in settings.items()]))
+
+
+def _limited(slot: Mapping[Any, Result], cases: Sequence[Any]) -> dict[str, Any]:
+    """What the limit of the rail costs each placement, and the network that all then want."""
+    costs = {
+        (model, place): slot[model, place].step_time / result.step_time - 1
+        for model, place, result in cases
+    }
+    networks = [result.bandwidth / 1e9 for result in slot.values()]
+    nvlink, rail = networks[0]
+    assert all(abs(other - networks[0]).max() < 0.5 for other in networks), networks
+    return {
+        "slot_nvlink": nvlink,
+        "slot_rail": rail,
+        "slot_usd": slot[QWEN, INSIDE].network_cost / 1e6,
+        "slot_inside": costs[QWEN, INSIDE],
+        "slot_across": costs[QWEN, ACROSS],
+        "slot_both": costs[QWEN, BOTH],
+        "slot_mixtral_inside": costs[MIXTRAL, INSIDE],
+        "slot_mixtral_across": costs[MIXTRAL, ACROSS],
+        "slot_inside_time": slot[QWEN, INSIDE].step_time,
+        "slot_across_time": slot[QWEN, ACROSS].step_time,
+        "slot_saves": 1 - slot[QWEN, INSIDE].network_cost / cases[0][2].network_cost,
+    }
 
 
 def _members(result: Result) -> str:
@@ -162,5 +204,12 @@ def chart(figures: dict[str, Any]) -> Any:
             "run",
             "network",
             "Qwen3-30B-A3B on the networks of the other placements",
+        ),
+        bars(
+            figures["networks"],
+            ("time", "step, s"),
+            "run",
+            "network",
+            "What a slot allows: each placement on its best network",
         ),
     )

@@ -18,6 +18,9 @@ from libra.optimize import optimize_design
 from libra.yaml_source import Override, read_yaml
 
 FOLDER = Path(__file__).parent
+AT_WILL = Override("constraints", "[cost <= 10e6 USD]")
+"""Constraints without the one that a slot sets to the rail."""
+
 PLAN = "the plan"
 RULES = {"mean": "expected", "worst case": "worst", "least regret": "regret"}
 DEAR = "dear optics"
@@ -32,7 +35,7 @@ def figures() -> dict[str, Any]:
     """Solve each rule, time its network in each scenario and in futures that none was made for."""
     reader = DesignReader(FOLDER / "design.yaml")
     robust = {
-        name: optimize_design(reader.read([Override("scenarios.minimize", rule)]))
+        name: optimize_design(reader.read([AT_WILL, Override("scenarios.minimize", rule)]))
         for name, rule in RULES.items()
     }
     design = robust["least regret"].design
@@ -75,6 +78,7 @@ def figures() -> dict[str, Any]:
             f"{key}_unseen_worst": max(unseen[name][0]),
             f"{key}_unseen_mean": sum(unseen[name][0]) / FUTURES,
         }
+    found |= _in_a_slot(reader, bests)
     full = plan.design.pricing.cost(networks["least regret"]) / BUDGET
     spent = evaluate_design(cases["as planned"], list(networks["least regret"] / full)).step_time
     found["least_premium_full"] = spent / bests["as planned"] - 1
@@ -90,6 +94,55 @@ def figures() -> dict[str, Any]:
         for k, regret in enumerate(sorted(seen))
     ]
     return found
+
+
+def _in_a_slot(reader: DesignReader, bests: dict[str, float]) -> dict[str, Any]:
+    """The same rules where the rail is limited, and what the limit costs the best of a scenario.
+
+    Parameters
+    ----------
+    reader : DesignReader
+    bests : dict of str to float
+        Least step time of each scenario without the limit [s].
+    """
+    robust = {
+        name: optimize_design(reader.read([Override("scenarios.minimize", rule)]))
+        for name, rule in RULES.items()
+    }
+    limited = {s.name: s.best for s in robust["least regret"].scenarios}
+    plan = optimize_design(replace(robust["least regret"].design, scenarios=()))
+    cases = {s.name: s.design for s in robust["least regret"].design.scenarios}
+    rows, worst = [], {}
+    for name, result in ({PLAN: plan} | robust).items():
+        over = cases[DEAR].pricing.cost(result.bandwidth) > BUDGET * (1 + 1e-6)
+        regrets = [
+            None
+            if over and case == DEAR
+            else evaluate_design(design, list(result.bandwidth)).step_time / limited[case] - 1
+            for case, design in cases.items()
+        ]
+        worst[name] = max(regret for regret in regrets if regret is not None)
+        cost = plan.design.pricing.cost(result.bandwidth) / 1e6
+        rows.append([name, *(float(b) / 1e9 for b in result.bandwidth), cost, *regrets])
+    columns = {"network for": "", "NVLink, GB/s": ".0f", "rail, GB/s": ".0f", "M USD": ".2f"}
+    return {
+        "slot_table": Table(columns | dict.fromkeys(cases, ".1%"), rows),
+        "slot_costs_plan": limited["as planned"] / bests["as planned"] - 1,
+        "slot_costs_even": limited["even mix"] / bests["even mix"] - 1,
+        "slot_costs_experts": limited["mostly experts"] / bests["mostly experts"] - 1,
+        "slot_experts_time": limited["mostly experts"],
+        "slot_experts_free_time": bests["mostly experts"],
+        "slot_plan_worst": worst[PLAN],
+        "slot_least_worst": worst["least regret"],
+        "slot_bests": limited,
+        "slot_least_nvlink": rows[-1][1],
+        "slot_least_rail": rows[-1][2],
+        "slot_costs": [
+            {"scenario": case, "best network": name, "time": times[case]}
+            for case in cases
+            for name, times in (("split at will", bests), ("rail of 64 GB/s at most", limited))
+        ],
+    }
 
 
 def _futures(networks: dict[str, Any]) -> dict[str, tuple[list[float], int]]:
@@ -117,6 +170,7 @@ def _future(experts: float, factor: float) -> list[Override]:
     """Settings of a future: share of steps that experts have, and price of optics over today's."""
     shares = {"dense": 10 * (1 - experts), "experts": 10 * experts}
     return [
+        AT_WILL,
         *(Override(f"workloads.{name}.weight", repr(max(k, 1e-6))) for name, k in shares.items()),
         *(
             Override(f"prices.pod.{part}", f"{price * factor!r} USD/(GB/s)")
@@ -168,5 +222,13 @@ def chart(figures: dict[str, Any]) -> Any:
             ("regret", "regret, %"),
             "network",
             "Regret in futures that no network was made for",
+        ),
+        bars(
+            figures["slot_costs"],
+            ("time", "least weighted step time, s"),
+            "scenario",
+            "best network",
+            "What a slot of 64 GB/s costs: the best network of each scenario alone",
+            form=".1f",
         ),
     )
