@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from libra.plots import engine
-from libra.plots.engine import draw_svg, engine_ahead
+from libra.plots.engine import draw_svg, engine_ahead, start_drawing
 
 SPEC = {
     "data": {"values": [{"x": 'µ <b> \u2028 "q"', "y": 3}]},
@@ -35,11 +35,29 @@ def test_it_draws_the_same_ahead(here, monkeypatch):
 
 def test_this_process_draws_where_the_other_ends(here):
     with engine_ahead():
-        process = engine._AHEAD[-1]
+        process = engine._AHEAD[-1].process
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert draw_svg(SPEC, "6.1") == here
     assert process.poll() is not None
+
+
+def test_many_drawings_are_started_before_the_first_is_fetched(here):
+    """More than the pipes between the processes hold, in both directions."""
+    large = SPEC | {"data": {"values": [{"x": f"{k:09d}", "y": k} for k in range(3000)]}}
+    with engine_ahead():
+        drawn = [start_drawing(spec, "6.1") for spec in (large, SPEC, large, SPEC)]
+        first, second, third, fourth = (one() for one in reversed(drawn))
+    assert first == third == here
+    assert second == fourth
+    assert len(second) > 500_000
+
+
+def test_what_was_started_is_drawn_here_where_the_other_process_ends(here):
+    with engine_ahead():
+        drawn = [start_drawing(SPEC, "6.1") for _ in range(3)]
+        os.kill(engine._AHEAD[-1].process.pid, signal.SIGKILL)
+        assert [one() for one in drawn] == [here] * 3
 
 
 def test_this_process_draws_where_no_other_starts(here, monkeypatch):

@@ -6,7 +6,6 @@ Exit status: 0 solved; 2 the input is wrong; 3 infeasible or unbounded; 4 the so
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
+from libra import __version__
 from libra.cli_explore import add_explore_command
 from libra.cli_models import add_model_commands
 from libra.cli_options import (
@@ -36,6 +36,7 @@ from libra.cli_schema import add_schema_command
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
 from libra.progress import counted, waited
+from libra.startup import program_for, spare_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,8 +63,6 @@ def _main(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        from libra import __version__
-
         typer.echo(__version__)
         raise typer.Exit
     if context.invoked_subcommand is None:
@@ -463,17 +462,17 @@ add_schema_command(app, _run)
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of the ``libra`` command."""
-    # Plugins could change what a design file means; looking for them costs 25 ms.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # Imports allocate much and free little: looking for garbage after every 700 objects costs 20 %,
-    # after every 50,000 still 8 %.
-    gc.set_threshold(500_000)
+    spare_time()
     words = sys.argv[1:] if arguments is None else list(arguments)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # It was closed before the program started.
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
-        status = app(words, standalone_mode=False)
+        if words == ["--version"]:
+            # The parser would load pydantic for it, which takes five times as long as all else.
+            typer.echo(__version__)
+            sys.exit(0)
+        status = program_for(app, words)(words, standalone_mode=False)
     except KeyboardInterrupt:
         status = StopError.exit_status
     except BrokenPipeError:

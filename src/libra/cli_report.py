@@ -72,9 +72,10 @@ def add_report_command(app: typer.Typer, run: Run) -> None:
 def draw_result(path: Path | None, result: Result) -> None:
     """Draw a result, if that was asked for."""
     if path is not None:
-        from libra.plots import plot_result
+        from libra.plots.of_results import result_bars
+        from libra.plots.specs import styled_spec
 
-        _write(path, plot_result(result))
+        _write(path, styled_spec(result_bars(result)))
 
 
 def draw_frontier(

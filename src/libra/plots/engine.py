@@ -10,13 +10,24 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO, Any
 
-__all__ = ["draw_svg", "engine_ahead"]
+__all__ = ["draw_svg", "engine_ahead", "start_drawing"]
 
-_AHEAD: list[subprocess.Popen[str]] = []
+
+@dataclass(frozen=True)
+class _Engine:
+    """A process that draws, and a thread that asks it for one drawing after the other."""
+
+    process: subprocess.Popen[str]
+    asker: ThreadPoolExecutor
+
+
+_AHEAD: list[_Engine] = []
 """The process that draws, while there is one."""
 
 _NOTHING = {"mark": "point", "data": {"values": []}}
@@ -24,7 +35,7 @@ _NOTHING = {"mark": "point", "data": {"values": []}}
 
 @contextmanager
 def engine_ahead() -> Iterator[None]:
-    """Have `draw_svg` use a process that starts now, while the body does other things first.
+    """Have what is drawn drawn by a process that starts now, while the body does other things.
 
     Where it cannot be started, or ends, this process draws.
     """
@@ -37,29 +48,59 @@ def engine_ahead() -> Iterator[None]:
     except OSError:
         yield
         return
-    _AHEAD.append(process)
+    asker = ThreadPoolExecutor(1)
+    _AHEAD.append(_Engine(process, asker))
     try:
         yield
     finally:
         _AHEAD.clear()
         process.kill()
+        asker.shutdown(cancel_futures=True)
         process.communicate()
 
 
-def draw_svg(spec: Mapping[str, Any], version: str) -> str:
+def start_drawing(spec: Mapping[str, Any], version: str | None = None) -> Callable[[], str]:
+    """Start to draw a specification where `engine_ahead` has a process for it.
+
+    Parameters
+    ----------
+    spec : mapping
+        Vega-Lite specification.
+    version : str or None
+        Of Vega-Lite, such as "6.1"; None: the latest that the engine has.
+
+    Returns
+    -------
+    callable
+        Waits for the drawing and gives its SVG text.
+    """
+    if not _AHEAD:
+        return lambda: _draw_here(spec, version)
+    engine = _AHEAD[-1]
+    asked = engine.asker.submit(_ask, engine.process, spec, version)
+
+    def drawn() -> str:
+        svg = asked.result()
+        return _draw_here(spec, version) if svg is None else svg
+
+    return drawn
+
+
+def draw_svg(spec: Mapping[str, Any], version: str | None = None) -> str:
     """SVG text of a Vega-Lite specification of a version such as "6.1"."""
-    if _AHEAD:
-        drawn = _ask(_AHEAD[-1], spec, version)
-        if drawn is not None:
-            return drawn
-        _AHEAD.clear()
+    return start_drawing(spec, version)()
+
+
+def _draw_here(spec: Mapping[str, Any], version: str | None = None) -> str:
     import vl_convert
 
     svg: str = vl_convert.vegalite_to_svg(dict(spec), vl_version=version)
     return svg
 
 
-def _ask(process: subprocess.Popen[str], spec: Mapping[str, Any], version: str) -> str | None:
+def _ask(
+    process: subprocess.Popen[str], spec: Mapping[str, Any], version: str | None = None
+) -> str | None:
     """SVG from the process; None if it ended."""
     assert process.stdin is not None
     assert process.stdout is not None

@@ -9,7 +9,6 @@ from typing import Any
 import altair as alt
 
 from libra.frontier import Against, FrontierPoint
-from libra.plots.of_results import stacked, titled
 from libra.plots.series_rows import (
     bandwidth_in_gb,
     frontier_rows,
@@ -27,8 +26,10 @@ from libra.plots.theme import (
     money_unit,
     power_unit,
     shapes_of,
+    stacked,
     styled,
     time_unit,
+    titled,
 )
 from libra.sweep import Axis, SweepRow
 from libra.units import parse_number

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import altair as alt
-
-from libra.plots.theme import ROW, WIDTH, Chart, colors_of, empty_chart, inline, styled, time_unit
+from libra.plots.look import ROW, WIDTH, time_unit
+from libra.plots.specs import Spec, as_chart, channel, color_scale, drawing, empty_spec, row_data
 from libra.plots.timeline_rows import COMPUTE, CRITICAL, hidden_stages, timeline_rows
 from libra.result import Result
+
+if TYPE_CHECKING:
+    from libra.plots.theme import Chart
 
 __all__ = ["plot_timeline"]
 
@@ -37,18 +39,18 @@ def plot_timeline(
     FieldError
         If the step has none of the stages.
     """
-    return styled(timeline_bars(result, window, stages))
+    return as_chart(timeline_bars(result, window, stages))
 
 
 def timeline_bars(
     result: Result,
     window: tuple[float, float] | None = None,
     stages: Sequence[int] | None = None,
-) -> Any:
+) -> Spec:
     """Bars of `timeline_rows`."""
     rows = timeline_rows(result, window, stages)
     if not rows:
-        return empty_chart("The step never ends: a dimension with traffic has no bandwidth.")
+        return empty_spec("The step never ends: a dimension with traffic has no bandwidth.")
     latest, first = max(row["end"] for row in rows), min(row["start"] for row in rows)
     size, unit = time_unit(latest - first)
     shown = [row | {"start": row["start"] / size, "end": row["end"] / size} for row in rows]
@@ -59,42 +61,41 @@ def timeline_bars(
     whats = {row["what"] for row in rows}
     scale = _lane_colors(result, whats)
     low, high = (first, latest) if window is None else window
-    height = ROW * len(names)
-    base = alt.Chart(inline(shown), width=WIDTH + 40, height=height)
     # Hundreds of bins would each be described in words, and say little.
     dense = len(shown) > _MOST_DESCRIBED
-    bars = base.mark_rect(aria=not dense).encode(
-        y=alt.Y(
-            "top:Q",
-            title=None,
-            scale=alt.Scale(domain=[len(names), 0], nice=False),
-            axis=_lane_axis(names),
+    across = {"domain": [low / size, high / size], "nice": False}
+    down = {"domain": [len(names), 0], "nice": False}
+    told = ["task:N"] if any(row["task"] for row in rows) else []
+    encoding = {
+        "y": channel("top:Q", title=None, scale=down, axis=_lane_axis(names)),
+        "y2": {"field": "bottom"},
+        "x": channel(
+            "start:Q", title=f"time, {unit}", scale=across, axis={"grid": False, "tickCount": 8}
         ),
-        y2="bottom:Q",
-        x=alt.X(
-            "start:Q",
-            title=f"time, {unit}",
-            scale=alt.Scale(domain=[low / size, high / size], nice=False),
-            axis=alt.Axis(grid=False, tickCount=8),
-        ),
-        x2="end:Q",
-        color=alt.Color("what:N", scale=scale, sort=list(scale.domain), title=None),
-        tooltip=[
-            *(["task:N"] if any(row["task"] for row in rows) else []),
-            *["what:N", "start:Q", "end:Q", alt.Tooltip("share:Q", format=".1%")],
+        "x2": {"field": "end"},
+        "color": channel("what:N", scale=scale, sort=scale["domain"], title=None),
+        "tooltip": [
+            *(channel(name) for name in (*told, "what:N", "start:Q", "end:Q")),
+            channel("share:Q", format=".1%"),
         ],
-    )
+    }
+    bars = {
+        "data": row_data(shown),
+        "width": WIDTH + 40,
+        "height": ROW * len(names),
+        **drawing("rect", encoding, aria=not dense),
+    }
     hidden = hidden_stages(result, stages)
-    return bars.properties(title=hidden) if hidden else bars
+    return {**bars, "title": hidden} if hidden else bars
 
 
-def _lane_colors(result: Result, present: Collection[str]) -> Any:
+def _lane_colors(result: Result, present: Collection[str]) -> Spec:
     """Colours of compute and groups; a group has the same one in every window of a step."""
     graphs = [w.graph for w in result.design.workloads]
     names = [COMPUTE, *(c.group.name for graph in graphs for c in graph.collectives)]
-    every: Any = colors_of(list(dict.fromkeys(names)), grey=[COMPUTE], first=4)
-    shown = [(n, c) for n, c in zip(every.domain, every.range, strict=True) if n in present]
-    return alt.Scale(domain=[n for n, _ in shown], range=[c for _, c in shown])
+    every = color_scale(list(dict.fromkeys(names)), grey=[COMPUTE], first=4)
+    shown = [(n, c) for n, c in zip(every["domain"], every["range"], strict=True) if n in present]
+    return {"domain": [n for n, _ in shown], "range": [c for _, c in shown]}
 
 
 _MOST_DESCRIBED = 200
@@ -109,17 +110,18 @@ def _height(row: dict[str, Any], lane: int) -> dict[str, float]:
     return {"top": foot - _FILL * over, "bottom": foot - _FILL * under}
 
 
-def _lane_axis(names: Sequence[str]) -> alt.Axis:
+def _lane_axis(names: Sequence[str]) -> Spec:
     """Names of the lanes in the middle of each; critical paths stand out."""
     bold = [k + 0.5 for k, name in enumerate(names) if name.endswith(CRITICAL)]
-    return alt.Axis(
-        values=[k + 0.5 for k in range(len(names))],
-        labelExpr=f"{json.dumps(names)}[floor(datum.value)]",
-        labelFontWeight=alt.condition(
-            f"indexof({bold}, datum.value) >= 0", alt.value("bold"), alt.value("normal")
-        ),
-        grid=False,
-        ticks=False,
-        domain=False,
-        labelOverlap=False,
-    )
+    return {
+        "values": [k + 0.5 for k in range(len(names))],
+        "labelExpr": f"{json.dumps(names)}[floor(datum.value)]",
+        "labelFontWeight": {
+            "condition": {"test": f"indexof({bold}, datum.value) >= 0", "value": "bold"},
+            "value": "normal",
+        },
+        "grid": False,
+        "ticks": False,
+        "domain": False,
+        "labelOverlap": False,
+    }

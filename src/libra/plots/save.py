@@ -39,8 +39,8 @@ def save_chart(chart: Any, path: str | Path) -> None:
 
     Parameters
     ----------
-    chart : Chart
-        Of any ``plot_*`` function.
+    chart : Chart or mapping
+        Of any ``plot_*`` function; or a Vega-Lite specification.
     path : str or Path
         An HTML page holds all its scripts, and can be moved and zoomed.
 
@@ -92,8 +92,10 @@ def _page(title: str, spec: Mapping[str, Any], scripts: str) -> str:
     return re.sub(r"@@([A-Z]+)@@", lambda match: parts[match[1]], template)
 
 
-def _spec(chart: Any) -> tuple[dict[str, Any], str]:
-    """Vega-Lite specification of a chart, and the version it is written for."""
+def _spec(chart: Any) -> tuple[dict[str, Any], str | None]:
+    """Vega-Lite specification of a chart, and the version it is written for; None: the latest."""
+    if isinstance(chart, Mapping):
+        return dict(chart), None
     import altair
 
     # Checking a chart against the schema takes longer than drawing it; the tests do that.

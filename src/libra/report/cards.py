@@ -9,9 +9,6 @@ from typing import Any
 from libra.baselines import result_baselines
 from libra.explain import answer_sentence, explain_result
 from libra.network import parse_shape
-from libra.plots import rows as plot_rows
-from libra.plots.of_results import bandwidth_bars, sensitivity_bars, step_bars, utilisation_bars
-from libra.report.charts import figure
 from libra.report.details import (
     bill_card,
     design_card,
@@ -21,6 +18,7 @@ from libra.report.details import (
     scenario_card,
     timeline_card,
 )
+from libra.report.figures import Figures
 from libra.report.html import Html, card, join, not_shown, table, tag
 from libra.report.items import Item
 from libra.report.what_if import MOST_TASKS
@@ -29,7 +27,7 @@ from libra.units import format_bytes, format_money, format_power, format_time
 __all__ = ["item_section"]
 
 
-def item_section(item: Item, key: str, *, alone: bool) -> Html:
+def item_section(item: Item, key: str, figures: Figures, *, alone: bool) -> Html:
     """Everything about one result.
 
     Parameters
@@ -37,6 +35,8 @@ def item_section(item: Item, key: str, *, alone: bool) -> Html:
     item : Item
     key : str
         Different for each item of a page.
+    figures : mapping
+        Of `start_figures`, with the same key.
     alone : bool
         Whether it is the only one, so that the page's title names it.
     """
@@ -45,12 +45,12 @@ def item_section(item: Item, key: str, *, alone: bool) -> Html:
     head = f"{data['network']}, {npus:,} NPUs"
     warnings = [tag("p", f"Warning: {w}", class_="warning") for w in data.get("warnings") or ()]
     cards = [
-        ("bandwidths", "Bandwidths", _bandwidth_card(item, key)),
-        ("limits", "What limits it", _limits_card(item, key)),
+        ("bandwidths", "Bandwidths", _bandwidth_card(item, key, figures)),
+        ("limits", "What limits it", _limits_card(item, key, figures)),
         ("what-if", "What if", _what_if_card(item, key)),
-        ("time", "Where the time goes", _time_card(item, key)),
-        ("timeline", "Timeline", timeline_card(item, key)),
-        ("scenarios", "Scenarios", scenario_card(item, key)),
+        ("time", "Where the time goes", _time_card(item, key, figures)),
+        ("timeline", "Timeline", timeline_card(item, key, figures)),
+        ("scenarios", "Scenarios", scenario_card(item, key, figures)),
         ("prices", "Prices and assumptions", prices_card(item, key)),
         ("ranges", "Price ranges", ranges_card(item, key)),
         ("bill", "Bill of materials", bill_card(item, key)),
@@ -194,15 +194,9 @@ def _what_if_card(item: Item, key: str) -> Html:
     )
 
 
-def _bandwidth_card(item: Item, key: str) -> Html:
+def _bandwidth_card(item: Item, key: str, figures: Figures) -> Html:
     """Bandwidths beside the baselines."""
     data = item.data
-    source = item.result if item.result is not None else data
-    chart = figure(
-        bandwidth_bars(plot_rows.baseline_rows(source)),
-        f"{key}-bandwidth-chart",
-        "Bandwidth of each dimension beside the baselines",
-    )
     blocks = [f"{t.code}({n})" for t, n in parse_shape(data["network"])]
     total = sum(data["bandwidth_GBps"]) or 1.0
     costs = None
@@ -217,7 +211,9 @@ def _bandwidth_card(item: Item, key: str) -> Html:
     rows.append([*sums, *([format_money(data["network_cost_usd"])] if costs else [])])
     head = ["Dimension", "Block", "GB/s per NPU", "Share", *(["Cost"] if costs else [])]
     shown = table(head, rows, caption="Bandwidth of each dimension")
-    return card("Bandwidths", shown, chart, _baselines(item), key=f"{key}-bandwidths")
+    return card(
+        "Bandwidths", shown, figures["bandwidth"](), _baselines(item), key=f"{key}-bandwidths"
+    )
 
 
 def _baselines(item: Item) -> Html:
@@ -244,17 +240,12 @@ def _baselines(item: Item) -> Html:
     return join([table(head, rows, caption="Baselines"), tag("p", note, class_="note")])
 
 
-def _limits_card(item: Item, key: str) -> Html:
+def _limits_card(item: Item, key: str, figures: Figures) -> Html:
     data = item.data
     lines = (
         tag("ul", *(tag("li", line) for line in explain_result(item.result)))
         if item.result is not None
         else not_shown(f"the explanation; {item.reason}.")
-    )
-    chart = figure(
-        sensitivity_bars(data),
-        f"{key}-sensitivity-chart",
-        "What more bandwidth and higher limits would save",
     )
     rows = [
         [
@@ -271,10 +262,10 @@ def _limits_card(item: Item, key: str) -> Html:
         if rows
         else not_shown("the design has no constraints.")
     )
-    return card("What limits it", lines, shown, chart, key=f"{key}-limits")
+    return card("What limits it", lines, shown, figures["sensitivity"](), key=f"{key}-limits")
 
 
-def _time_card(item: Item, key: str) -> Html:
+def _time_card(item: Item, key: str, figures: Figures) -> Html:
     data = item.data
     workloads = [
         [w["name"], *(_time(w.get(k)) for k in _TIMES)]
@@ -283,23 +274,12 @@ def _time_card(item: Item, key: str) -> Html:
     ]
     head = ["Workload", "Step time", "Compute", "Exposed communication", "Compute idle"]
     head += ["Simulated"] if workloads and len(workloads[0]) > len(head) else []
-    steps = figure(
-        step_bars(data),
-        f"{key}-step-chart",
-        "Step time by part, and exposed communication by collective and dimension",
-        "What several dimensions limit together is shared among them evenly.",
-    )
-    use = figure(
-        utilisation_bars(data),
-        f"{key}-use-chart",
-        "Share of the step in which compute and each dimension are in use",
-    )
     parts = [
         table(head, workloads, caption="Workloads"),
         tag("h4", "By part"),
-        steps,
+        figures["step"](),
         tag("h4", "In use during a step"),
-        use,
+        figures["use"](),
         _collectives(data),
     ]
     return card("Where the time goes", *parts, key=f"{key}-time")

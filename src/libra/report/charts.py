@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
 
-from libra.plots.save import chart_svg
-from libra.plots.theme import GRID, INK, MUTED, styled
+from libra.plots.engine import start_drawing
+from libra.plots.look import GRID, INK, MUTED
+from libra.plots.specs import Spec, styled_spec
 from libra.report.html import Html, tag
 
-__all__ = ["figure"]
+__all__ = ["Figure", "start_figure"]
+
+Figure = Callable[[], Html]
+"""Waits until a figure is drawn, and gives it."""
 
 _INK = {INK: "currentColor", MUTED: "var(--muted)", GRID: "var(--grid)"}
 
 
-def figure(chart: Any, key: str, title: str, caption: str = "") -> Html:
-    """Figure of a chart that is not styled yet.
+def start_figure(spec: Spec, key: str, title: str, caption: str = "") -> Figure:
+    """Start to draw the figure of a chart that is not styled yet.
 
     Parameters
     ----------
-    chart : Chart
+    spec : mapping
     key : str
         Different for each figure of a page.
     title : str
         What it shows, for those who cannot see it.
     caption : str
     """
-    svg = chart_svg(styled(chart, background=None))
+    drawn = start_drawing(styled_spec(spec, background=None))
+    return lambda: _figure(drawn(), key, title, caption)
+
+
+def _figure(svg: str, key: str, title: str, caption: str) -> Html:
     for color, name in _INK.items():
         svg = svg.replace(f'"{color}"', f'"{name}"')
     svg = re.sub(r'(id="|url\(#)([a-z]+_?\d+)', rf"\g<1>{key}-\g<2>", svg)

@@ -7,12 +7,12 @@ from typing import Any
 
 from libra.plots.of_results import bandwidth_bars
 from libra.plots.rows import bandwidth_rows
-from libra.report.charts import figure
+from libra.report.charts import Figure, start_figure
 from libra.report.html import Html, card, not_shown, table, tag
 from libra.report.items import Item
 from libra.units import format_money, format_power, format_time
 
-__all__ = ["comparison_section", "setting_differences"]
+__all__ = ["comparison_section", "setting_differences", "start_comparison"]
 
 _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("Step time", "step_time_s", format_time),
@@ -21,7 +21,13 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 
 
-def comparison_section(items: Sequence[Item]) -> Html:
+def start_comparison(items: Sequence[Item]) -> Figure:
+    """Start to draw the bandwidths of all results."""
+    rows = bandwidth_rows([(item.name, item.data) for item in items])
+    return start_figure(bandwidth_bars(rows), "compared-chart", "Bandwidths of the results")
+
+
+def comparison_section(items: Sequence[Item], chart: Figure) -> Html:
     """Figures of all results, the first one as the measure, and what differs in the designs."""
     links = [tag("li", tag("a", item.name, href=f"#r{k + 1}")) for k, item in enumerate(items)]
     return tag(
@@ -29,7 +35,7 @@ def comparison_section(items: Sequence[Item]) -> Html:
         tag("h2", "Side by side", id="compared"),
         tag("p", _sentence(items), class_="answer"),
         tag("nav", tag("ul", *links), aria_label="Results"),
-        card("Results", _figures(items), _chart(items), key="compared-results"),
+        card("Results", _figures(items), chart(), key="compared-results"),
         card("Differences of the designs", _differences(items), key="compared-designs"),
         aria_labelledby="compared",
     )
@@ -76,11 +82,6 @@ def _figure(item: Item, first: Item, key: str, form: Callable[[float], str]) -> 
 def _bandwidth(item: Item, name: str) -> str:
     own = dict(zip(item.data["dimensions"], item.data["bandwidth_GBps"], strict=True))
     return f"{own[name]:,.4g}" if own.get(name) is not None else ""
-
-
-def _chart(items: Sequence[Item]) -> Html:
-    rows = bandwidth_rows([(item.name, item.data) for item in items])
-    return figure(bandwidth_bars(rows), "compared-chart", "Bandwidths of the results")
 
 
 def _differences(items: Sequence[Item]) -> Html:

@@ -13,14 +13,10 @@ import yaml
 from libra import __version__
 from libra.check import summarize_design
 from libra.cost import Curve, PowerList, PriceList, curve_steps
-from libra.plots.of_results import scenario_dots
-from libra.plots.of_timelines import timeline_bars
-from libra.plots.timeline_rows import segments_of
 from libra.presets import list_presets
-from libra.report.charts import figure
+from libra.report.figures import Figures
 from libra.report.html import Html, card, join, not_shown, table, tag
 from libra.report.items import Item
-from libra.result import Result
 from libra.units import GB_PER_S, format_money, format_power, format_time
 
 __all__ = [
@@ -33,50 +29,21 @@ __all__ = [
     "timeline_card",
 ]
 
-_CLOSE = 40
-"""Stretches of work that a close-up of a timeline shows."""
 
-
-def timeline_card(item: Item, key: str) -> Html:
+def timeline_card(item: Item, key: str, figures: Figures) -> Html:
     """When everything runs, and a close-up where the whole is too dense."""
     title, name = "Timeline", f"{key}-timeline"
     if item.result is None:
         return card(title, not_shown(f"{item.reason}."), key=name)
-    result = item.result
-    if not np.isfinite(result.step_time):
+    if "timeline" not in figures:
         return card(title, not_shown("the step never ends."), key=name)
-    whole = figure(
-        timeline_bars(result),
-        f"{key}-timeline-chart",
-        "Timeline of the step, critical path on top",
-        "The critical path is on top. Where work is too dense to be drawn piece by piece, the "
-        "height says how much of the time a lane is in use. Each task runs as early as it can.",
-    )
-    window = _close_up(result)
-    if window is None:
-        return card(title, whole, key=name)
-    close = figure(
-        timeline_bars(result, window),
-        f"{key}-close-chart",
-        "Close-up of the timeline",
-        f"Close-up from {format_time(window[0])} to {format_time(window[1])}.",
-    )
-    return card(title, whole, tag("h4", "Close-up of the middle"), close, key=name)
+    parts = [figures["timeline"]()]
+    if "close" in figures:
+        parts += [tag("h4", "Close-up of the middle"), figures["close"]()]
+    return card(title, *parts, key=name)
 
 
-def _close_up(result: Result) -> tuple[float, float] | None:
-    """Window around the middle of the first workload's step with few pieces of work in it."""
-    found = segments_of(result.timings[0], result.bandwidth)
-    if len(found.start) <= 3 * _CLOSE or len(result.design.workloads) > 1:
-        return None
-    middle = int(np.searchsorted(found.start, result.paths[0].time / 2))
-    first = max(0, middle - _CLOSE // 2)
-    last = min(len(found.start) - 1, first + _CLOSE)
-    low, high = float(found.start[first]), float(found.start[last])
-    return (low, high) if high > low else None
-
-
-def scenario_card(item: Item, key: str) -> Html:
+def scenario_card(item: Item, key: str, figures: Figures) -> Html:
     """What the bandwidths achieve in each scenario."""
     title, name = "Scenarios", f"{key}-scenarios"
     found = item.data.get("scenarios") or ()
@@ -95,8 +62,7 @@ def scenario_card(item: Item, key: str) -> Html:
     ]
     head = ["Scenario", "Share", "Step time", "Best alone", "Regret", "Regret without scenarios"]
     shown = table(head, rows, caption="Scenarios, the worst regret first")
-    chart = figure(scenario_dots(item.data), f"{key}-scenario-chart", "Regret of each scenario")
-    return card(title, chart, shown, key=name)
+    return card(title, figures["scenario"](), shown, key=name)
 
 
 def _regret(ratio: float | None) -> str:
