@@ -103,6 +103,14 @@ def test_all_problems_at_once_in_file_order(place):
     ]
 
 
+def test_a_result_in_the_place_of_a_design(place):
+    Path("r.json").write_text(optimize_design(load_design(place())).to_json(with_design=True))
+    assert refusal("r.json") == [
+        "r.json:1: is a result, not a design, got status 'optimal'. Name the design; "
+        "`libra compare` and `libra report` read results."
+    ]
+
+
 def test_two_traces_are_not_mixed(place):
     path = place(workloads="workloads:\n  - {trace: t.txt}\n  - {trace: u.txt}\n", trace="a\n")
     Path("u.txt").write_text("DATA\n1\nb\n")

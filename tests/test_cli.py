@@ -136,6 +136,7 @@ def test_an_interrupt(folder):
     """A process interrupts itself in the middle of its work."""
     code = (
         "import os, signal, libra.load as load, libra.cli as cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "load.load_design = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "cli.main(['optimize', 'd.yaml', '--json'])\n"
     )
@@ -263,6 +264,18 @@ def test_quiet_prints_no_messages(folder, capsys):
     assert Path("r.json").exists()
 
 
+def test_quiet_says_nothing_of_charts(folder, capsys):
+    assert call(capsys, "optimize", "d.yaml", "-q", "--plot", "c.svg")[2] == ""
+    assert (folder / "c.svg").exists()
+
+
+@pytest.mark.parametrize("percent", ["-1", "nan", "inf"])
+def test_price_ranges_need_a_percentage(folder, capsys, percent):
+    status, _, err = call(capsys, "optimize", "d.yaml", "--price-ranges", percent)
+    said = f"--price-ranges: a percentage is at least 0, got {percent}. Write e.g. 1.\n"
+    assert (status, err) == (2, said)
+
+
 def test_warnings_are_seen(folder, capsys):
     Path("t.txt").write_text(TRACE.replace("1000", "0"))
     warning = "1 of its collectives send nothing"
@@ -295,7 +308,11 @@ def test_an_error_nobody_thought_of_is_no_traceback(folder, capsys, monkeypatch)
 
 def test_the_interrupt_of_a_user(folder, capsys, monkeypatch):
     monkeypatch.setattr("libra.load.load_design", lambda *_: signal.raise_signal(signal.SIGINT))
-    assert call(capsys, "check", "d.yaml") == (130, "", "interrupted\n")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    try:
+        assert call(capsys, "check", "d.yaml") == (130, "", "interrupted\n")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_sweep_compare_and_price_ranges(folder, capsys):

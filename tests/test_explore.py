@@ -244,7 +244,12 @@ BAD = [
     ("model: turing-nlg-17b", "model: turing", "space.yaml:8: workloads[0].model: unknown model"),
     ("accelerator: a100-80gb", "accelerator: a100", "space.yaml:9: workloads[0].accelerator"),
     ("tp: [1, 2, 4, 8]", "tp: any", "must be a degree, a list or auto, got 'any'"),
-    ("tp: [1, 2, 4, 8]", "tp: [5]", "no candidate can be trained"),
+    ("tp: [1, 2, 4, 8]", "tp: [5]", "workloads[0].parallel: no degrees multiply to the NPUs, got npus [64]. Give degrees"),
+    ("tp: [1, 2, 4, 8]", "tp: []", "workloads[0].parallel.tp: a list of choices needs at least one, got []. Add one"),
+    ("tp: [1, 2, 4, 8]", "tp: [1, 2, 1]", "workloads[0].parallel.tp[2]: a choice stands twice, got 1. Remove one."),
+    ("tp: [1, 2, 4, 8]", "tp: [1]\n      order: []", "workloads[0].parallel.order: a list of choices needs at least one"),
+    ("precision: bf16", "precision: bf16\n    recomputation: []", "workloads[0].recomputation: a list of choices needs"),
+    ("accelerator: a100-80gb", "accelerator: a100-80gb\n    reserved: 80 GB", "no candidate can be trained, got refusals by reason: memory"),
     ("precision: bf16", "precision: bf15", "unknown value, got 'bf15'"),
     ("constraints: [total", "objective: worst-time\nconstraints: [total", "minimises one of time, time-cost, cost, got 'worst-time'"),
     ("constraints: [total <= 300 GB/s]", "constraints: [totl <= 300 GB/s]", "unknown name 'totl'"),
@@ -421,9 +426,9 @@ def test_a_space_of_thousands_solved_whole(folder):
 
 
 def test_python_of_the_page_on_exploring(folder):
-    spaces = Path("my-design") / "spaces"
-    spaces.mkdir(parents=True)
-    shutil.copy("small.yaml", spaces / "msft-1t-parallelism.yaml")
+    folder = Path("my-design")
+    folder.mkdir()
+    shutil.copy("small.yaml", folder / "msft-1t-parallelism.yaml")
     whole = explored("small.yaml", "explored", prune=False)
     page = (Path(__file__).parent.parent / "docs" / "explore.md").read_text("utf-8")
     names = {}
@@ -471,4 +476,7 @@ def test_nothing_can_be_solved(folder):
     done = subprocess.run([*command, *limit], capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert json.loads(done.stdout)["status"] == "infeasible"
-    assert "no candidate has an optimum" in done.stderr
+    assert "no candidate has an optimum, got " in done.stderr
+    assert " infeasible. Not possible, by reason: infeasible" in done.stderr
+    assert ".." not in done.stderr
+    assert ".;" not in done.stderr

@@ -166,6 +166,21 @@ def test_a_target_no_network_reaches():
     assert "the best possible is" in caught.value.conflict[0].way_out
 
 
+def test_a_target_below_compute_without_any_row():
+    """The multipliers of such a solve grow beyond all numbers; no warning may come of it."""
+    alone = chain(
+        collective("all-reduce", 8e7, (4, 1)), collective("all-reduce", 5e8, (1, 8)), compute=9e-3
+    )
+    other = chain(
+        collective("all-reduce", 3e8, (4, 1)), collective("all-reduce", 2e7, (1, 8)), compute=6e-3
+    )
+    for target in ("5 ms", "8999 us"):
+        with pytest.raises(InfeasibleError, match="no network is this fast") as caught:
+            optimize_design(goal("cost", [], [f"time(w0) <= {target}"], graphs=[alone, other]))
+        best = float(caught.value.conflict[0].way_out.split("<= ")[1].split(" ms")[0])
+        assert best == pytest.approx(9, rel=1e-4)
+
+
 def test_a_target_that_the_rows_forbid_and_the_way_out():
     rows = ["total <= 10 GB/s", "dim1 <= 900 GB/s"]
     with pytest.raises(InfeasibleError, match="cannot hold together") as caught:

@@ -167,6 +167,19 @@ CASES = [
          "batch": "{global: 128, micro: 1, sequence: 4096}"},
         "d.yaml:7: workloads[0].parallel.ep: must divide the 8 experts, got 16. Use a divisor.",
     ),
+    (
+        {"parallel": "{tp: 8, pp: 4, dp: 4, ep: 4}"},
+        "d.yaml:7: workloads[0].parallel.ep: the model has no experts, got 4. Remove ep.",
+    ),
+    (
+        {"extra": "    overlap: 5\n", "design": DESIGN.replace("h100", "5")},
+        "d.yaml:6: workloads[0].accelerator: must be the name of an accelerator, or a mapping, got "
+        "5. Correct it.\nd.yaml:10: workloads[0].overlap: must be a mapping",
+    ),
+    (
+        {"extra": "    trace: w.txt\n"},
+        "d.yaml:10: workloads[0].trace: model and trace both say what is trained, got both.",
+    ),
 ]  # fmt: skip
 
 
@@ -177,6 +190,18 @@ def test_refusals(tmp_path, monkeypatch, parts, message):
     with pytest.raises(InputError) as caught:
         load_design("d.yaml")
     assert str(caught.value).startswith(message)
+
+
+def test_a_training_loop_that_no_workload_takes_is_warned_of(tmp_path):
+    path = write(tmp_path)
+    design = load_design(path)
+    assert design.warnings == ()
+    assert summarize_design(design)["training_loop"] is None
+    path.write_text(f"training_loop: tp-dp-overlap\n{path.read_text()}")
+    assert load_design(path).warnings == (
+        "training_loop: no workload takes it, since models have a schedule of their own, of "
+        "parallel, batch and overlap, and Chakra traces their recorded order.",
+    )
 
 
 def test_what_does_not_fit_says_what_would(tmp_path):

@@ -20,7 +20,7 @@ from libra.optimize import Memory, optimize_design
 from libra.presets import example_folder
 from libra.price_range import price_ranges
 from libra.screen import render
-from libra.sweep import parse_axis, sweep_design
+from libra.sweep import Axis, parse_axis, sweep_design
 from libra.tables import compare_table, sweep_csv, sweep_table
 from libra.time_limits import TimeLimit
 from libra.yaml_source import Override
@@ -37,6 +37,8 @@ EXAMPLE = example_folder() / "gpt-3-4d.yaml"
         ("a=1..2:0.4", ["1", "1.4", "1.8"]),
         ("a.b=time,time-cost", ["time", "time-cost"]),
         ("a=[1, 2], [3, 4]", ["[1, 2]", "[3, 4]"]),
+        ("a={b: [1, 2], c: 'x, y'},'z, w'", ["{b: [1, 2], c: 'x, y'}", "'z, w'"]),
+        ("a=it's,b]c", ["it's", "b]c"]),
         ("a=5", ["5"]),
     ],
 )
@@ -49,7 +51,8 @@ def test_axes(text, values):
     [
         ("a", "needs PATH=VALUES, got 'a'"),
         ("a=", "needs PATH=VALUES"),
-        ("a=,", "there are no values, got 'a=,'"),
+        ("a=,", "a value is missing, got ','"),
+        ("a=1,,2", "a value is missing, got '1,,2'"),
         ("a=1..3", "a range is LOW..HIGH:STEP, got '1..3'"),
         ("a=3..1:1", "a range rises, got 3..1:1"),
         ("a=1..3:0", "a step is above 0"),
@@ -140,6 +143,29 @@ def test_conflicts_are_rows_and_wrong_values_end_it():
         list(sweep_design(reader, [parse_axis("constraints.totl=1..2:1")]))
     with pytest.raises(InputError, match="from 1 to 100,000 combinations"):
         list(sweep_design(reader, []))
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (("a.b", "c", "a.b"), "got 'a.b' after 'a.b'"),
+        (("a[0].b", "a.0.b"), "got 'a.0.b' after 'a.0.b'"),
+        (("a.b", "a"), "got 'a' after 'a.b'"),
+    ],
+)
+def test_an_axis_that_undoes_another(paths, message):
+    axes = [Axis(path, ("1", "2")) for path in paths]
+    with pytest.raises(InputError, match=message):
+        next(sweep_design(DesignReader(EXAMPLE), axes))
+
+
+def test_an_outer_setting_and_one_within_it():
+    axes = [
+        Axis("collectives", ("{algorithm: multi-rail}",)),
+        Axis("collectives.chunks", ("1", "8")),
+    ]
+    few, many = (row.result.step_time for row in sweep_design(DesignReader(EXAMPLE), axes))
+    assert few > many
 
 
 def test_table_and_csv():

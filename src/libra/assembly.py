@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,11 +31,12 @@ from libra.formats.chakra_options import TraceOptions
 from libra.formats.layer_table import is_layer_table, place_layer_table, read_layer_table
 from libra.network import Network
 from libra.pricing import Pricing, build_pricing
-from libra.schema import DesignFile, WorkloadEntry, file_place
+from libra.schema import DesignFile, file_place
 from libra.time_limits import TimeLimit, is_time_limit, parse_time_limit
 from libra.workload.graph import StepGraph
 from libra.workload.pipeline import pipeline_graph
 from libra.workload.schedule import TrainingLoop, build_graph
+from libra.workload_entry import WorkloadEntry
 from libra.yaml_source import Source
 
 __all__ = ["Assembly"]
@@ -109,10 +110,20 @@ class Assembly:
             limits,
             self.source.file,
             self.source.data,
-            _warnings(workloads, network, file),
+            (*self.unused(), *_warnings(workloads, network, file)),
             file.power,
         )
         return self.attempt((), build)
+
+    def unused(self) -> Iterator[str]:
+        """What the file says and no workload takes."""
+        folder = Path(self.source.file).parent
+        traces = [entry.trace for entry in self.parsed.workloads if entry.trace is not None]
+        if "training_loop" in self.source.data and all(is_chakra(folder / t) for t in traces):
+            yield (
+                "training_loop: no workload takes it, since models have a schedule of their own, "
+                "of parallel, batch and overlap, and Chakra traces their recorded order."
+            )
 
     def network(self) -> Network | None:
         """Network, or None after noting what is wrong with it."""
@@ -137,10 +148,13 @@ class Assembly:
         for d, dimension in enumerate(network.dimensions):
             for figures, name in ((prices, "prices"), (power, "power figures")):
                 if figures is not None and dimension.tier not in figures.tiers:
+                    # Without any tier there is no word to point to.
+                    advice = (
+                        nearest(dimension.tier, figures.tiers) if figures.tiers else "Add them."
+                    )
                     self.note(
                         ("network", d, "tier"),
-                        f"no {name} for this tier, got {shown(dimension.tier)}. "
-                        f"{nearest(dimension.tier, figures.tiers)}",
+                        f"no {name} for this tier, got {shown(dimension.tier)}. {advice}",
                     )
         if len(self.problems) > before:
             return None

@@ -146,6 +146,7 @@ class _Support:
     least: Floats
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _support(
     program: Program, cuts: Sequence[Cut], goal: Goal, multipliers: Multipliers, known: float
 ) -> _Support:
@@ -166,6 +167,10 @@ def _support(
         ]
     )
     least = _least(gradient, forms, choices, load, limit)
+    # The solver's multipliers grow without end where there is nothing to find; infinity, and what
+    # is no number, prove nothing.
+    least = np.where(np.isfinite(least), least, -np.inf)
+    constant = constant if np.isfinite(constant) else -np.inf
     return _Support(constant, load, gradient, y, choices, least)
 
 

@@ -35,7 +35,7 @@ def summarize_design(design: Design) -> dict[str, Any]:
         ],
         "workloads": [_workload(w, network) for w in design.workloads],
         "objective": design.objective.value,
-        "training_loop": design.training_loop.kind.value,
+        "training_loop": _training_loop(design),
         "collective_model": _collective_model(design.collectives),
         "constraints": [*(row.text for row in design.rows), *(x.text for x in design.time_limits)],
         "scenarios": _scenarios(design),
@@ -52,6 +52,12 @@ def _first_rates(design: Design, dimension: int) -> dict[str, float | None]:
         "price_usd_per_GBps": float(pricing.price[column] * GB_PER_S),
         "power_w_per_GBps": watts,
     }
+
+
+def _training_loop(design: Design) -> str | None:
+    """Name of the training loop; None: all workloads are models, whose schedule is their own."""
+    modelled = all(workload.step is not None for workload in design.workloads)
+    return None if modelled else design.training_loop.kind.value
 
 
 def _scenarios(design: Design) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
@@ -35,6 +35,7 @@ from libra.cli_report import PlotFile, add_report_command, draw_frontier, draw_r
 from libra.cli_schema import add_schema_command
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
+from libra.files import files_kept, write_whole
 from libra.progress import counted, waited
 from libra.startup import program_for, spare_time
 
@@ -125,6 +126,10 @@ def optimize(
     def work() -> None:
         from libra.optimize import optimize_design
 
+        if price_ranges is not None and not 0 <= price_ranges < inf:
+            raise InputError(
+                f"--price-ranges: a percentage is at least 0, got {price_ranges:g}. Write e.g. 1."
+            )
         result = waited("optimising", lambda: optimize_design(_load(design, settings)))
         if price_ranges is not None:
             from libra.price_range import price_ranges as find_ranges
@@ -186,8 +191,6 @@ def frontier(
         loaded = _load(design, settings)
         found = waited("solving", time_frontier, loaded, points, Against(against))
         if csv is not None:
-            from libra.files import write_whole
-
             write_whole(csv, frontier_csv(loaded.network.names, found))
         draw_frontier(plot, found, loaded.network.names, Against(against))
         if as_json:
@@ -234,8 +237,6 @@ def sweep(
         total = prod(len(axis.values) for axis in axes)
         rows = list(counted("solved", sweep_design(reader, axes), total))
         if csv is not None:
-            from libra.files import write_whole
-
             write_whole(csv, sweep_csv(axes, rows))
         draw_sweep(plot, reader, axes, rows)
         if as_json:
@@ -359,8 +360,6 @@ def _report(
     plot: Path | None = None,
 ) -> None:
     """Print a result and write the files that were asked for."""
-    from libra.files import write_whole
-
     if simulate:
         from libra.evaluate import simulate_result
 
@@ -371,7 +370,7 @@ def _report(
         from libra.timeline import result_timeline
 
         write_whole(timeline, result_timeline(result).write_csv())
-    draw_result(plot, result)
+    draw_result(plot, result, quiet=quiet)
     if as_json:
         sys.stdout.write(result.to_json() + "\n")
     else:
@@ -398,7 +397,8 @@ def _new(directory: Path, example: str) -> None:
 def _run(work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
     """Run a command; turn errors into one clear message and an exit status."""
     try:
-        work()
+        with files_kept():
+            work()
         sys.stdout.flush()
     except KeyboardInterrupt:
         _fail(StopError("interrupted"), as_json)
@@ -478,6 +478,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         _drop_stdout()
         status = 0
+    except OSError as error:  # The help, on a full disk.
+        _drop_stdout()
+        print(_unforeseen(error), file=sys.stderr)
+        status = LibraError.exit_status
     except _USAGE_ERRORS as error:
         error.show()
         if "--json" in words:

@@ -118,11 +118,11 @@ def _require_a_winner(summary: Summary, folder: Path) -> None:
 
     if len(summary.top):
         return
-    words = "; ".join(_counts_by_reason(summary))
+    words = " ".join(_counts_by_reason(summary))
     rest = f"The rows in {folder} say why for each."
     if summary.counts.get("failed"):
-        raise SolverError(f"no candidate was solved, got {words}. {rest}")
-    raise InfeasibleError(f"no candidate has an optimum, got {words}. {rest}", [])
+        raise SolverError(f"no candidate was solved, got {words} {rest}")
+    raise InfeasibleError(f"no candidate has an optimum, got {words} {rest}", [])
 
 
 class _Screen:

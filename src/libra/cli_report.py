@@ -69,13 +69,13 @@ def add_report_command(app: typer.Typer, run: Run) -> None:
         run(work, as_json=False, debug=debug)
 
 
-def draw_result(path: Path | None, result: Result) -> None:
+def draw_result(path: Path | None, result: Result, *, quiet: bool = False) -> None:
     """Draw a result, if that was asked for."""
     if path is not None:
         from libra.plots.of_results import result_bars
         from libra.plots.specs import styled_spec
 
-        _write(path, styled_spec(result_bars(result)))
+        _write(path, styled_spec(result_bars(result)), quiet=quiet)
 
 
 def draw_frontier(
@@ -102,8 +102,9 @@ def draw_sweep(
         _write(path, plot_sweep(axes, rows, unit))
 
 
-def _write(path: Path, chart: Any) -> None:
+def _write(path: Path, chart: Any, *, quiet: bool = False) -> None:
     from libra.plots import save_chart
 
     waited("drawing", save_chart, chart, path)
-    print(f"wrote {path}", file=sys.stderr)
+    if not quiet:
+        print(f"wrote {path}", file=sys.stderr)

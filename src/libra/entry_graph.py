@@ -9,11 +9,11 @@ from libra.errors import FieldError
 from libra.formats.astra_sim import TextWorkload
 from libra.network import Network
 from libra.placement import Group, nest_groups, place_groups
-from libra.schema import WorkloadEntry
 from libra.workload.graph import StepGraph
 from libra.workload.layers import Layer
 from libra.workload.pipeline import Pipeline, pipeline_graph
 from libra.workload.schedule import LoopKind, TrainingLoop, build_graph
+from libra.workload_entry import WorkloadEntry
 
 __all__ = ["at_speed", "entry_graph", "entry_groups", "entry_pipeline"]
 

@@ -29,6 +29,8 @@ __all__ = ["Against", "FrontierPoint", "time_cost_frontier", "time_frontier"]
 Floats = NDArray[np.float64]
 
 _PROMISE = 1e-6
+MOST_POINTS = 100_000
+"""Points of a frontier: more have costs that differ by less than their optima are proven."""
 
 
 class Against(StrEnum):
@@ -96,7 +98,7 @@ def time_frontier(
     design : Design
         Its objective does not matter; its constraints and time limits hold at every point.
     points : int
-        How many, at least 2. The least network that the constraints allow may never finish a
+        How many, 2 to 100,000. The least network that the constraints allow may never finish a
         step, so the first point lies one step of the grid above it. Of lanes and parts, limits
         that none of them meets with the others are left out, as are points that repeat.
     against : Against
@@ -110,7 +112,7 @@ def time_frontier(
     Raises
     ------
     FieldError
-        For fewer than 2 points, power that is not known, or scenarios.
+        For another number of points, power that is not known, or scenarios.
     InfeasibleError, UnboundedError, SolverError
         As `libra.optimize.optimize_design`.
     """
@@ -157,8 +159,11 @@ def time_frontier(
 
 
 def _require_frontier(design: Design, points: int, against: Against) -> None:
-    if points < 2:
-        raise FieldError("points", f"a frontier has at least 2 points, got {points}. Ask for more.")
+    if not 2 <= points <= MOST_POINTS:
+        raise FieldError(
+            "points",
+            f"a frontier has from 2 to {MOST_POINTS:,} points, got {points:,}. Correct it.",
+        )
     if against is Against.POWER and not design.pricing.knows_power:
         raise FieldError(
             "power", "nothing says what the network draws, got no power:. Add power: default."

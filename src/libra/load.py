@@ -120,7 +120,13 @@ class DesignReader:
     def _read(self, source: Source) -> Design:
         problems: list[Problem] = list(source.problems)
         design = None
-        if isinstance(source.data, dict):
+        if isinstance(source.data, dict) and {"status", "bandwidth_GBps"} <= source.data.keys():
+            message = (
+                f"is a result, not a design, got status {shown(source.data['status'])}. Name the "
+                "design; `libra compare` and `libra report` read results."
+            )
+            problems = [source.problem((), message)]
+        elif isinstance(source.data, dict):
             parsed = read_design_file(source, problems, self._memory)
             assembly = Assembly(source, problems, parsed, self._memory)
             design = assembly.design()

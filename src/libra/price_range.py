@@ -75,11 +75,13 @@ def price_ranges(result: Result, tolerance: float = 0.01) -> tuple[PriceRange, .
     Raises
     ------
     FieldError
-        If the tolerance is negative or the design has scenarios.
+        If the tolerance is negative or not finite, or the design has scenarios.
     """
     design = result.design
-    if not tolerance >= 0:
-        raise FieldError("tolerance", f"must be at least 0, got {tolerance!r}. Write e.g. 0.01.")
+    if not 0 <= tolerance < np.inf:
+        raise FieldError(
+            "tolerance", f"must be finite and at least 0, got {tolerance!r}. Write e.g. 0.01."
+        )
     if design.scenarios:
         raise FieldError(
             "scenarios", "price ranges are those of one scenario, got several. Remove scenarios:."

@@ -9,17 +9,16 @@ can still be checked.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from libra.choices import Choice
 from libra.collectives import CollectiveModel, EfficiencyPoint
 from libra.cost import Energy, PartPower, PartPrices, PowerList, PriceList
-from libra.design import Objective, check_weight
+from libra.design import Objective
 from libra.errors import FieldError, Place, Problem, nearest, shown
-from libra.formats.chakra_files import trace_name
 from libra.formats.chakra_options import TraceOptions
 from libra.long_form import (
     Note,
@@ -34,120 +33,16 @@ from libra.long_form import (
 )
 from libra.network import Dimension
 from libra.scenarios import CaseEntry, SampleEntry, ScenariosEntry
-from libra.units import BANDWIDTH, SIZE
+from libra.units import BANDWIDTH
 from libra.workload.schedule import LoopKind, TrainingLoop
+from libra.workload_entry import Parallel, PipelineEntry, WorkloadEntry
 from libra.yaml_source import Source
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
-    from libra.model_entry import ModelEntry
-
 __all__ = ["ENTRY_FORMS", "FORMS", "DesignFile", "WorkloadEntry", "file_place", "read_design_file"]
-
-_PLANNED_VALUES: Mapping[str, tuple[str, ...]] = {}
-_ROLES = ("tp", "pp", "dp")
-
-
-@dataclass(frozen=True)
-class Parallel:
-    """Degrees of parallelism, placed innermost first in this order.
-
-    Attributes
-    ----------
-    tp, pp, dp : int
-        Tensor, pipeline and data parallelism; they multiply to the number of NPUs.
-    """
-
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
-
-    def __post_init__(self) -> None:
-        for role in _ROLES:
-            if getattr(self, role) < 1:
-                raise FieldError(
-                    role, f"a degree is at least 1, got {getattr(self, role)}. Correct it."
-                )
-
-    @property
-    def degrees(self) -> dict[str, int]:
-        """Degree of each role, innermost first; without pp if there is one stage."""
-        return {role: getattr(self, role) for role in _ROLES if role != "pp" or self.pp > 1}
-
-
-@dataclass(frozen=True)
-class PipelineEntry:
-    """How a step is cut over the pipeline stages of a text workload.
-
-    Attributes
-    ----------
-    micro_batches : int
-        Micro-batches a step; the trace's forward and backward passes are those of one.
-    activation : float
-        What a stage sends to the next for one micro-batch, and back [bytes].
-    virtual_stages : int
-        Parts of the model on each stage.
-    """
-
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-
-    micro_batches: int
-    activation: Annotated[float, SIZE]
-    virtual_stages: int = 1
-
-
-@dataclass(frozen=True)
-class WorkloadEntry:
-    """One item of ``workloads:``; None or the default where it is missing or wrong.
-
-    `right` says whether all of it is.
-    """
-
-    trace: str | None = None
-    name: str | None = None
-    parallel: Parallel | None = None
-    groups: Mapping[str, tuple[int, ...]] | None = None
-    weight: float | None = None
-    training_loop: TrainingLoop | None = None
-    pipeline: PipelineEntry | None = None
-    chakra: TraceOptions | None = None
-    compute_speed: float | None = None
-    model: ModelEntry | None = None
-    right: bool = True
-
-    def faults(self) -> Iterator[FieldError]:
-        """What is wrong with its values, though their types are right."""
-        if self.parallel is not None and self.groups is not None:
-            yield FieldError(
-                "groups",
-                "parallel and groups both place the workload, got both. Remove one of them.",
-            )
-        for role, extents in (self.groups or {}).items():
-            if role not in _ROLES:
-                yield FieldError(("groups", role), unknown_key(role, list(extents), _ROLES))
-        if self.weight is not None:
-            try:
-                check_weight(self.weight)
-            except FieldError as error:
-                yield error
-        speed = self.compute_speed
-        if speed is not None and not 1e-6 <= speed <= 1e6:
-            yield FieldError(
-                "compute_speed",
-                f"is how many times as fast as in the trace, from 1e-6 to 1e6, got {speed!r}. "
-                "Correct it.",
-            )
-
-    @property
-    def display_name(self) -> str | None:
-        """Its name, else that of its file; None if neither is known."""
-        if self.name is None and self.model is not None:
-            return self.model.display_name
-        return self.name or (trace_name(self.trace) if self.trace else None)
 
 
 @dataclass(frozen=True)
@@ -210,6 +105,13 @@ _WANTED: Mapping[Place, str] = {
     ("prices",): "the name of a price list, or a mapping of tiers",
     ("power",): "the name of a power list, or a mapping of tiers",
     ("baseline",): "equal, or a list of bandwidths",
+    ("training_loop",): "the name of a training loop, or a mapping with kind",
+    ("collectives", "chunks"): "a whole number, or auto",
+}
+_WANTED_IN_ENTRY: Mapping[str, str] = {
+    "accelerator": "the name of an accelerator, or a mapping",
+    "precision": "a number format, or a mapping",
+    "training_loop": _WANTED[("training_loop",)],
 }
 _OWNERS: Mapping[str, Any] = {
     "network": Dimension,
@@ -318,6 +220,10 @@ class _Reader:
         if not isinstance(item, dict):
             self.note(place, f"must be a mapping, got {shown(item)}. Write e.g. '- trace: w.txt'.")
             return WorkloadEntry(right=False)
+        if "model" in item and "trace" in item:
+            message = "model and trace both say what is trained, got both. Remove one of them."
+            self.note((*place, "trace"), message)
+            return WorkloadEntry(right=False)
         if "model" in item:
             return self.read_model_entry(item, place, before)
         self.refuse_unknown(item, ENTRY_FORMS, place)
@@ -366,10 +272,25 @@ class _Reader:
             return _validated(form, json.dumps(value))
         except ValidationError as error:
             for details in error.errors(include_url=False):
-                where = tuple(part for part in details["loc"] if part != "[key]")
+                where = _keys_within(value, details)
                 message, at = _message(details, (*place, *where), form)
                 self.note(at, message)
             return None
+
+
+def _keys_within(value: Any, details: ErrorDetails) -> Place:
+    """Keys that lead to an error; pydantic puts the alternatives of a union among them."""
+    place: list[str | int] = []
+    for part in details["loc"]:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part] if part < len(value) else None
+        else:
+            continue
+        if part != "[key]":
+            place.append(part)
+    return tuple(place)
 
 
 @lru_cache(maxsize=1000)
@@ -422,12 +343,10 @@ def _message(details: ErrorDetails, place: Place, form: Any) -> tuple[str, Place
     if kind in ("missing", "missing_argument"):
         return f"is missing, got nothing. Add {key}:.", place
     if kind == "enum":
-        words = _words(details)
-        if value in _PLANNED_VALUES.get(key, ()):
-            advice = f"Use one of: {', '.join(words)}."
-            return f"this version does not offer it yet, got {value!r}. {advice}", place
-        return f"unknown value, got {shown(value)}. {nearest(str(value), words)}", place
-    wanted = _WANTED.get(place) or {
+        advice = nearest(str(value), _words(details))
+        return f"unknown value, got {shown(value)}. {advice}", place
+    entry = len(place) == 3 and place[0] == "workloads"
+    wanted = (_WANTED_IN_ENTRY.get(key) if entry else _WANTED.get(place)) or {
         "int": "a whole number",
         "float": "a number",
         "string": "text",

@@ -323,6 +323,8 @@ def check_table(summary: dict[str, object]) -> RenderableType:
             parts.append(_model_lines(workload))
     settings = Table.grid(padding=(0, 2))
     for key in ("objective", "training_loop", "collective_model"):
+        if summary[key] is None:
+            continue
         settings.add_row(key.replace("_", " ").capitalize(), str(summary[key]))
     constraints = summary["constraints"]
     assert isinstance(constraints, list)

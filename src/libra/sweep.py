@@ -18,7 +18,7 @@ from libra.load import DesignReader
 from libra.optimize import Memory, optimize_design
 from libra.result import Result
 from libra.units import parse_number
-from libra.yaml_source import Override
+from libra.yaml_source import Override, split_path
 
 __all__ = ["Axis", "SweepRow", "axis_unit", "parse_axis", "sweep_design"]
 
@@ -102,8 +102,8 @@ def parse_axis(text: str) -> Axis:
         if ".." in spec:
             raise InputError(f"--vary: a range is LOW..HIGH:STEP, got {spec.strip()!r}. {_EXAMPLE}")
         values = tuple(_split(spec))
-        if not values:
-            raise InputError(f"--vary: there are no values, got {text!r}. {_EXAMPLE}")
+        if not all(values):
+            raise InputError(f"--vary: a value is missing, got {spec.strip()!r}. {_EXAMPLE}")
         return Axis(path.strip(), values)
     try:
         low, high, step = (float(match[key]) for key in ("low", "high", "step"))
@@ -131,8 +131,19 @@ def _range(low: float, high: float, step: float, times: bool, unit: str | None) 
 
 def _split(spec: str) -> list[str]:
     """Values between commas that are not inside brackets or quotes."""
-    parts = re.findall(r"(?:[^,\[\]{}'\"]|\[[^\]]*\]|\{[^}]*\}|'[^']*'|\"[^\"]*\")+", spec)
-    return [part.strip() for part in parts if part.strip()]
+    parts, depth, quote = [""], 0, ""
+    for sign in spec:
+        before = parts[-1].rstrip()[-1:]
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"" and before in ("", *"[{:,"):  # Within a word it is an apostrophe.
+            quote = sign
+        elif sign == "," and depth <= 0:
+            parts.append("")
+            continue
+        depth += (sign in "[{") - (sign in "]}") if not quote else 0
+        parts[-1] += sign
+    return [part.strip() for part in parts]
 
 
 def _plain(text: str) -> float | str:
@@ -167,6 +178,7 @@ def sweep_design(
         If a value is wrong.
     """
     memory = Memory() if memory is None else memory
+    _require_different_paths(axes)
     count = math.prod(len(axis.values) for axis in axes)
     if not axes or count > MOST_VALUES:
         raise InputError(
@@ -182,6 +194,18 @@ def sweep_design(
             yield SweepRow(values, optimize_design(design, memory), "optimal")
         except (InfeasibleError, UnboundedError, SolverError) as error:
             yield SweepRow(values, None, error.status, str(error))
+
+
+def _require_different_paths(axes: Sequence[Axis]) -> None:
+    """Refuse an axis that undoes an earlier one, since it sets the same or what is around it."""
+    places = [split_path(axis.path) for axis in axes]
+    for k, place in enumerate(places):
+        for earlier in places[:k]:
+            if earlier[: len(place)] == place:
+                raise InputError(
+                    f"--vary: an axis undoes an earlier one, got {axes[k].path!r} after "
+                    f"{'.'.join(earlier)!r}. Vary it once, outer settings first."
+                )
 
 
 def _override(reader: DesignReader, path: str, value: str) -> Override:

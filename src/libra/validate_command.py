@@ -19,7 +19,7 @@ from libra.accelerators import load_accelerator
 from libra.calibrate import fit_cluster
 from libra.calibrate_training import fit_training, prepare_row
 from libra.errors import FieldError, InputError, Problem
-from libra.files import read_text
+from libra.files import read_text, write_whole
 from libra.fitting import Residuals
 from libra.fitting_table import new_table
 from libra.measurements import place_row, read_collectives
@@ -133,7 +133,7 @@ def calibrate_command(path: Path, output: Path, preset: str, *, as_json: bool) -
         accelerator, residuals = _fit_collectives(path, preset)
     else:
         accelerator, residuals = _fit_steps(path, preset)
-    output.write_text(format_yaml(plain_accelerator(accelerator)), encoding="utf-8")
+    write_whole(output, format_yaml(plain_accelerator(accelerator)))
     if as_json:
         data = {name: asdict(found) for name, found in residuals.items()}
         sys.stdout.write(

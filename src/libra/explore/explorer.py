@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -173,12 +174,8 @@ class Explorer:
                     return
         if error is not None:
             raise error
-        reasons = {block.refused.split(":")[0] for block in self.blocks}
-        example = self.blocks[0].refused if self.blocks else "no degrees multiply to the NPUs"
-        raise InputError(
-            f"{self.space.file}: workloads: no candidate can be trained ({', '.join(reasons)}), "
-            f"e.g. {example}"
-        )
+        place = ("workloads", 0, "parallel") if len(self.space.workloads) == 1 else ("workloads",)
+        raise InputError(self.space.source.problem(place, _untrainable(self.space, self.blocks)))
 
     def part_rows(self, part: int, to_beat: float) -> list[Row]:
         """Rows of a part's candidates, in order.
@@ -411,6 +408,21 @@ class Explorer:
             "network_power_w": result.network_power,
             "bandwidth_GBps": [b / 1e9 for b in result.bandwidth.tolist()],
         }
+
+
+def _untrainable(space: Space, blocks: Sequence[_Block]) -> str:
+    """What to say where every candidate is refused, or no degrees fit the NPUs."""
+    if not blocks:
+        return (
+            f"no degrees multiply to the NPUs, got npus {list(space.npus)}. Give degrees that "
+            "divide them, or auto, and leave dp out."
+        )
+    reasons = Counter(block.refused.split(":")[0] for block in blocks)
+    words = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+    return (
+        f"no candidate can be trained, got refusals by reason: {words}. The first: "
+        f"{blocks[0].refused.rstrip('.')}. Allow other degrees or more NPUs."
+    )
 
 
 def _stand_ins(block: _Block, graphs: Sequence[StepGraph]) -> tuple[Workload, ...]:

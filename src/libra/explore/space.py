@@ -260,6 +260,10 @@ def _alternative_faults(item: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     parallel = item.get("parallel", "auto")
     if "model" not in item:
         yield ("model",), "is missing, got nothing. An exploration needs model:."
+    batch = item.get("batch")
+    micro = batch.get("micro") if isinstance(batch, dict) else None
+    yield from _list_faults(micro, ("batch", "micro"))
+    yield from _list_faults(item.get("recomputation"), ("recomputation",))
     if parallel == "auto":
         return
     if not isinstance(parallel, dict):
@@ -268,10 +272,25 @@ def _alternative_faults(item: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     for key in DEGREES:
         value = parallel.get(key)
         if isinstance(value, str) and value != "auto":
-            yield ("parallel", key), f"must be a degree, a list or auto, got {shown(value)}."
+            message = f"must be a degree, a list or auto, got {shown(value)}. Write e.g. [1, 2, 4]."
+            yield ("parallel", key), message
+    for key, value in parallel.items():
+        if key != "blocks":  # One choice is a list.
+            yield from _list_faults(value, ("parallel", key))
     orders = parallel.get("order")
     if orders is not None and not isinstance(orders, list):
         yield ("parallel", "order"), f"must be a list, got {shown(orders)}. Correct it."
+
+
+def _list_faults(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
+    """What is wrong with a list of alternatives, if it is one."""
+    if not isinstance(value, list):
+        return
+    if not value:
+        yield place, "a list of choices needs at least one, got []. Add one, or leave it out."
+    for k, choice in enumerate(value):
+        if choice in value[:k]:
+            yield (*place, k), f"a choice stands twice, got {shown(choice)}. Remove one."
 
 
 def refuse_text(error: InputError) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from libra.errors import InputError, Problem, shown
+from libra.files import keep_file
 from libra.formats.chakra_metadata import VERSIONS, read_metadata
 from libra.formats.chakra_wire import (
     ABSENT,
@@ -145,6 +146,7 @@ def read_trace(path: Path) -> Trace:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             _fail(name, f"is no regular file, got {name[-80:]!r}. Name a file.")
+        keep_file(status)
         with path.open("rb") as file:
             start = file.read(64)
             file.seek(0)

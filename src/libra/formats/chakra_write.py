@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from libra.collectives import Collective, CollectiveKind
-from libra.errors import InputError, Problem
+from libra.files import write_whole
 from libra.formats.chakra import NodeType
 from libra.formats.chakra_lower import LoweredNode
 
@@ -170,10 +170,5 @@ def write_trace(path: Path, data: bytes) -> None:
     InputError
         If it cannot be written there.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        message = f"cannot be written ({reason}), got {str(path)!r}. Choose another place."
-        raise InputError(Problem(message, file=str(path))) from None
+    content = gzip.compress(data, mtime=0) if path.suffix == ".gz" else data
+    write_whole(path, content, make_folder=True)

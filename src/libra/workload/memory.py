@@ -203,6 +203,8 @@ def check_degrees(model: Model, plan: MemoryPlan) -> None:
         Naming the degree, what it must divide, and a remedy.
     """
     tp, expert_tp = plan.activations.tp, plan.activations.expert_tp
+    if plan.ep > 1 and not any(run.block.experts for run in (*model.encoder_runs, *model.runs)):
+        raise FieldError("ep", f"the model has no experts, got {plan.ep}. Remove ep.")
     for run in (*model.encoder_runs, *model.runs):
         block = run.block
         for attention in (block.attention, block.cross_attention):
