@@ -66,7 +66,7 @@ def figures() -> dict[str, Any]:
         for run in PLACEMENTS
         for network in PLACEMENTS
     }
-    found: dict[str, Any] = {"on": on, "free": free, "slot": slot, "sold": sold, "hidden": hidden}
+    found: dict[str, Any] = {"free": free, "slot": slot, "sold": sold}
     found |= _numbers(free, slot, sold, hidden)
     found |= _wrong_networks(on)
     found |= _tables(free, slot, sold, hidden, on)
