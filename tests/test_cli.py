@@ -148,6 +148,11 @@ def test_an_interrupt(folder):
 # --- in this process ---------------------------------------------------------------------------
 
 
+def test_names_are_printed_as_they_stand(folder, capsys):
+    _, out, _ = call(capsys, "check", "d.yaml", "--set", "workloads[0].name=a:fire:[b]")
+    assert "a:fire:[b]" in out
+
+
 def test_check_json(folder, capsys):
     status, out, err = call(capsys, "check", "d.yaml", "--json")
     assert (status, err) == (0, "")

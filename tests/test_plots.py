@@ -6,6 +6,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from altair.utils.schemapi import SchemaValidationError
 from helpers import chain, collective, design, network, optimum, random_design
 
 import libra
@@ -15,8 +16,19 @@ from libra.errors import FieldError, InputError
 from libra.frontier import Against, time_frontier
 from libra.load import DesignReader
 from libra.plots import rows as data_of
+from libra.plots.engine import draw_svg
 from libra.plots.of_frames import candidate_rows, validation_rows
+from libra.plots.of_timelines import timeline_bars
 from libra.plots.series_rows import frontier_rows, sweep_bandwidth_rows, sweep_rows, x_axis
+from libra.plots.specs import (
+    as_chart,
+    channel,
+    drawing,
+    empty_spec,
+    layered,
+    stacked_specs,
+    styled_spec,
+)
 from libra.plots.timeline_rows import BINS, CRITICAL, hidden_stages, segments_of, timeline_rows
 from libra.presets import example_folder
 from libra.sweep import axis_unit, parse_axis, sweep_design
@@ -154,6 +166,27 @@ def test_a_step_without_end_has_no_rows(gpt):
 
 
 # --- timelines -----------------------------------------------------------------------------------
+
+
+def test_a_still_timeline_looks_the_same(gpt):
+    whole, still = (timeline_bars(gpt, still=one) for one in (False, True))
+    assert "tooltip" in whole["encoding"]
+    assert "tooltip" not in still["encoding"]
+    assert draw_svg(styled_spec(whole)) == draw_svg(styled_spec(still))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        empty_spec("") | {"mark": {"type": "ring"}},
+        layered({}, drawing("bar", {"x": {"field": "a", "type": "amount"}})),
+        stacked_specs([drawing("bar", {"x": channel("a:Q", axis={"ticksCount": 3})})]),
+    ],
+    ids=["mark", "layer", "stack"],
+)
+def test_specifications_are_checked_here(wrong):
+    with pytest.raises((TypeError, SchemaValidationError)):
+        specification(as_chart(wrong))
 
 
 def test_segments_are_the_tasks(overlapped):

@@ -53,3 +53,13 @@ def test_check_loads_no_solver_compiler_or_chart():
     _, modules = loaded_by("check", str(example_folder() / "gpt-3-4d.yaml"))
     assert "numpy" in modules
     assert not modules & {"clarabel", "highspy", "numba", "polars", "altair", "scipy", "google"}
+
+
+def test_reports_and_charts_of_a_result_load_no_altair():
+    code = (
+        "import sys, libra.report.page, libra.plots.save, libra.plots.of_results\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "libra.report.figures" in done.stdout.split()
+    assert not {"altair", "jsonschema", "polars"} & set(done.stdout.split())

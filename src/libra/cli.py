@@ -342,7 +342,7 @@ def _console(*, stderr: bool = False) -> Console:
             """Leave it to `_run`."""
             raise BrokenPipeError
 
-    return PipeConsole(stderr=stderr)
+    return PipeConsole(stderr=stderr, emoji=False)
 
 
 def _print_json(data: Any) -> None:

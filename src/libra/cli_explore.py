@@ -136,7 +136,7 @@ class _Screen:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        console = Console(stderr=True)
+        console = Console(stderr=True, emoji=False)
         self.bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -187,7 +187,7 @@ def _print(summary: Summary, folder: Path, objective: str) -> None:
             format_money(row["network_cost_usd"]),
             ", ".join(f"{b:,.4g}" for b in row["bandwidth_GBps"]),
         )
-    console = Console()
+    console = Console(emoji=False)
     if rows:
         print_to(console, table)
     for line in _sentences(summary):

@@ -29,7 +29,12 @@ def render(what: RenderableType, *, color: bool = False) -> str:
     """Text of a renderable, without colour unless asked."""
     buffer = io.StringIO()
     console = Console(
-        file=buffer, width=_PLAIN_WIDTH, force_terminal=color, no_color=not color, highlight=False
+        emoji=False,
+        file=buffer,
+        width=_PLAIN_WIDTH,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
     )
     console.print(what)
     return buffer.getvalue().rstrip("\n")

@@ -83,7 +83,7 @@ def plain_validation(found: Validation) -> dict[str, Any]:
 
 def print_validation(found: Validation) -> None:
     """Tables of errors by set, of rankings, and of what was skipped and why."""
-    console = Console()
+    console = Console(emoji=False)
     baseline = found.baseline()
     heads = [("Set", "left"), ("Rows", "right"), ("Median", "right"), ("Mean", "right")]
     heads += [("Worst", "right"), ("Bias", "right"), ("Mean at half of peak", "right")]

@@ -11,10 +11,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["draw_svg", "engine_ahead", "start_drawing"]
 
@@ -48,6 +50,8 @@ def engine_ahead() -> Iterator[None]:
     except OSError:
         yield
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     asker = ThreadPoolExecutor(1)
     _AHEAD.append(_Engine(process, asker))
     try:

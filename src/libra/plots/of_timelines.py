@@ -46,8 +46,10 @@ def timeline_bars(
     result: Result,
     window: tuple[float, float] | None = None,
     stages: Sequence[int] | None = None,
+    *,
+    still: bool = False,
 ) -> Spec:
-    """Bars of `timeline_rows`."""
+    """Bars of `timeline_rows`; of a still picture only what can be seen, if there are many."""
     rows = timeline_rows(result, window, stages)
     if not rows:
         return empty_spec("The step never ends: a dimension with traffic has no bandwidth.")
@@ -79,6 +81,9 @@ def timeline_bars(
             channel("share:Q", format=".1%"),
         ],
     }
+    if still and dense:
+        del encoding["tooltip"]
+        shown = [{key: row[key] for key in _DRAWN} for row in shown]
     bars = {
         "data": row_data(shown),
         "width": WIDTH + 40,
@@ -99,6 +104,7 @@ def _lane_colors(result: Result, present: Collection[str]) -> Spec:
 
 
 _MOST_DESCRIBED = 200
+_DRAWN = ("what", "start", "end", "top", "bottom")
 _FILL = 0.8
 """Part of a lane that its bars take."""
 

@@ -80,7 +80,7 @@ def start_figures(item: Item, key: str) -> Figures:
 def _timelines(result: Result, key: str) -> dict[str, Figure]:
     """The step as a whole, and a close-up where the whole is too dense."""
     whole = start_figure(
-        timeline_bars(result),
+        timeline_bars(result, still=True),
         f"{key}-timeline-chart",
         "Timeline of the step, critical path on top",
         "The critical path is on top. Where work is too dense to be drawn piece by piece, the "
@@ -90,7 +90,7 @@ def _timelines(result: Result, key: str) -> dict[str, Figure]:
     if window is None:
         return {"timeline": whole}
     close = start_figure(
-        timeline_bars(result, window),
+        timeline_bars(result, window, still=True),
         f"{key}-close-chart",
         "Close-up of the timeline",
         f"Close-up from {format_time(window[0])} to {format_time(window[1])}.",
