@@ -202,7 +202,7 @@ def test_rows_have_the_collectives_and_the_weights_of_the_blocks():
     [
         ("gpt-3-175b", {"pp": 2}, "pp: rows have none, got 2. Use 1."),
         ("gpt-3-175b", {"zero": 1}, "zero: rows have none, got 1. Use 0."),
-        ("gpt-3-175b", {"ep": 2}, "ep: rows have none, got 2. Use 1."),
+        ("gpt-3-175b", {"ep": 2}, "ep: the model has no experts, got 2. Remove ep."),
         ("gpt-3-175b", {"micro_batches": 3}, "micro_batches: rows have none, got 3. Use 1."),
         ("gpt-3-175b", {"sequence_parallel": True}, "sequence_parallel: rows have none, got True. Use False."),
         ("gpt-3-175b", {"recomputation": "full"}, "recomputation: rows have none, got full. Use none."),

@@ -1,5 +1,6 @@
 """Case studies: their figures computed a second time, by hand or by trying everything."""
 
+import itertools
 import re
 
 import numpy as np
@@ -144,27 +145,81 @@ def test_each_placement_of_experts_is_best_on_its_own_network():
     for k, row in enumerate(figures["matrix"].rows):
         assert min(row[1:]) == row[1 + k]
     for row in figures["table"].rows:
-        assert row[2] + row[3] == pytest.approx(500)
+        assert row[3] + row[4] == pytest.approx(500)
 
 
+@pytest.mark.parametrize("dispatch", ["all-to-all", "deduplicated"])
 @pytest.mark.parametrize("place", ["node", "rails", "both"])
-def test_in_a_slot_no_split_beats_all_the_rail_that_it_carries(place):
+def test_in_a_slot_no_split_is_faster(place, dispatch):
     """All splits of 500 GB/s with at most 64 GB/s of rail, timed one by one."""
     study, figures = computed("mixture-of-experts")
     reader = DesignReader(study.FOLDER / "design.yaml")
     experts, order = study.PLACEMENTS[place]
-    parallel = f"{{pp: 8, dp: 128, ep: {experts}, zero: 1, order: {order}}}"
+    parallel = f"{{pp: 8, dp: 128, ep: {experts}, zero: 1, order: {order}, dispatch: {dispatch}}}"
     design = reader.read([Override("workloads.moe.parallel", parallel)])
-    rails = np.linspace(10, 64, 28)
+    rails = np.linspace(10, 64, 109)
     tried = [evaluate_design(design, [(500 - x) * GB_PER_S, x * GB_PER_S]).step_time for x in rails]
-    assert np.argmin(tried) == len(rails) - 1
-    (row,) = (
-        r
-        for r in figures["networks"]
-        if r["run"] == f"Qwen3: {place}" and r["network"] == "rail of 64 GB/s at most"
+    result = figures["slot"][study.Case(study.QWEN, place, dispatch)]
+    if place == "node":
+        assert rails[np.argmin(tried)] == pytest.approx(result.bandwidth[1] / 1e9, abs=0.5)
+    else:
+        assert np.argmin(tried) == len(rails) - 1
+        assert result.bandwidth / 1e9 == pytest.approx([436, 64])
+    assert min(tried) * (1 - 1e-4) <= result.step_time <= min(tried) * (1 + 1e-6)
+
+
+def visited(places, experts, chosen):
+    """Places that a token's experts lie on, on average, from the probability of each number.
+
+    Experts are drawn one by one, as many to a place: the next lies on a new place unless it is one
+    of those left over on the places that were drawn.
+    """
+    each = experts // places
+    chance = {0: 1.0}
+    for drawn in range(chosen):
+        after: dict[int, float] = {}
+        for held, part in chance.items():
+            known = (held * each - drawn) / (experts - drawn)
+            after[held] = after.get(held, 0.0) + part * known
+            after[held + 1] = after.get(held + 1, 0.0) + part * (1 - known)
+        chance = after
+    return sum(held * part for held, part in chance.items())
+
+
+def test_places_visited_are_those_of_all_choices():
+    """All 28 and 70 choices of 2 and 4 of 8 experts on 4 places."""
+    for chosen in (2, 4):
+        choices = list(itertools.combinations(range(8), chosen))
+        mean = sum(len({expert // 2 for expert in choice}) for choice in choices) / len(choices)
+        assert visited(4, 8, chosen) == pytest.approx(mean, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("place", "dispatch", "copies"),
+    [
+        ("node", "all-to-all", {0: 8.0}),
+        ("rails", "all-to-all", {1: 8.0}),
+        ("node", "deduplicated", {0: visited(8, 128, 8)}),
+        ("rails", "deduplicated", {1: visited(8, 128, 8)}),
+        ("both", "deduplicated", {1: visited(8, 128, 8), 0: visited(64, 128, 8)}),
+    ],
+)
+def test_waiting_for_experts_by_hand(place, dispatch, copies):
+    """As sold: 23 slots of 6 blocks, each with 6 exchanges of the tokens of a micro-batch."""
+    study, figures = computed("mixture-of-experts")
+    slots, blocks = 2048 // 128 + 8 - 1, 48 // 8
+    exchanges = 2 + 2 + 2  # there and back: forward, recomputed, backward
+    token = 2048 * 2
+    bandwidth, latency = (450e9, 50e9), (0.0, 2 * 2.5e-6)
+    wait = sum(
+        4096 * token * each * 7 / 8 / bandwidth[d] + latency[d] for d, each in copies.items()
     )
-    assert row["time"] == pytest.approx(min(tried), rel=1e-6)
-    assert (figures["slot_nvlink"], figures["slot_rail"]) == pytest.approx((436, 64))
+    result = figures["sold"][study.Case(study.QWEN, place, dispatch)]
+    rows = [r for r in result.workloads[0].collectives if r.collective.kind == "all-to-all"]
+    assert sum(r.time for r in rows) == pytest.approx(slots * blocks * exchanges * wait, rel=1e-9)
+    assert sum(r.collective.size for r in rows) == pytest.approx(
+        4096 * token * sum(copies.values()), rel=1e-12
+    )
 
 
 def times_of(cases, case, nvlink, rail):

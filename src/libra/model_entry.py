@@ -20,7 +20,7 @@ from libra.workload.activations import ActivationPlan, Recomputation
 from libra.workload.memory import MemoryPlan, StateBytes
 from libra.workload.operators import Precision
 from libra.workload.roles import DEFAULT_ORDER
-from libra.workload.training_plan import ContextExchange, Overlap, TrainingPlan
+from libra.workload.training_plan import ContextExchange, Overlap, TokenDispatch, TrainingPlan
 
 __all__ = [
     "MODEL_FORMS",
@@ -59,6 +59,8 @@ class ModelParallel:
         tp, cp, pp and dp, innermost first.
     context : ContextExchange
         How keys and values are exchanged.
+    dispatch : TokenDispatch
+        How tokens travel to their experts.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -75,6 +77,7 @@ class ModelParallel:
     blocks: tuple[int, ...] = ()
     order: tuple[str, ...] = DEFAULT_ORDER
     context: ContextExchange = ContextExchange.RING
+    dispatch: TokenDispatch = TokenDispatch.ALL_TO_ALL
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "dp", "ep", "cp", "virtual_stages"):
@@ -260,6 +263,7 @@ def training_plan(entry: ModelEntry) -> TrainingPlan:
             bucket=entry.bucket,
             overlap=entry.overlap,
             exchange=degrees.context,
+            dispatch=degrees.dispatch,
         )
     except FieldError as error:
         inside = ("precision",) if error.place == ("compression",) else ()

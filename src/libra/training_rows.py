@@ -36,7 +36,7 @@ from libra.workload.memory import (
 )
 from libra.workload.model import LayerKind, Model, OuterLayer, Run
 from libra.workload.operators import Precision
-from libra.workload.training_plan import Overlap, TrainingPlan
+from libra.workload.training_plan import Overlap, TokenDispatch, TrainingPlan
 
 __all__ = ["Software", "TrainingRow", "read_training_rows", "row_seconds", "split_rows"]
 
@@ -53,7 +53,7 @@ ACCELERATORS = {
 }
 CLUSTERS = {"bloom-jz": "jean-zay-a100"}
 """Preset clusters of sets whose system was measured on its own; of others the GPU's."""
-_NONE = Overlap(tp_gradients=False, dp=False, zero=False, pp=False, cp=False)
+_NONE = Overlap(dp=False, zero=False, pp=False, cp=False)
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ _MEGATRON_2022 = replace(
     _MEGATRON_2021,
     states=MEGATRON_MIXED,
     gradient=4.0,
-    overlap=replace(_NONE, tp_gradients=True),
     fused_accumulation=True,
     about="Megatron-LM of 2022: no fused attention, 32-bit gradients (18 bytes a parameter, "
-    "Korthikanti et al. 2022, figure 1) summed up by the product that gives them, the backward "
-    "pass's tensor-parallel collectives overlap (github NVIDIA/Megatron-LM @55ba1f7b96: defaults "
-    "of megatron/arguments.py and mpu/layers.py)",
+    "Korthikanti et al. 2022, figure 1) summed up by the product that gives them. The backward "
+    "pass's tensor-parallel collectives overlap by default (github NVIDIA/Megatron-LM @55ba1f7b96: "
+    "megatron/arguments.py and mpu/layers.py), but the measured steps show no gain from it: none "
+    "is assumed",
 )
 _DEEPSPEED = replace(
     _MEGATRON_2021,
@@ -112,8 +112,10 @@ _FSDP = Software(
     "mosaicml/llm-foundry @8c8dd48 scripts/train/benchmarking/sweep.py)",
 )  # fmt: skip
 _MEGATRON_CORE = Software(
-    True, False, MEGATRON_MIXED, 4.0, Overlap(ep=True), True,
-    "Megatron-Core: fused attention, 32-bit gradients, overlapped",
+    True, False, MEGATRON_MIXED, 4.0, Overlap(), True,
+    "Megatron-Core: fused attention, 32-bit gradients, overlapped but for tensor and expert "
+    "parallelism (its options tp-comm-overlap and overlap-moe-expert-parallel-comm are off unless "
+    "a row's notes say otherwise)",
 )  # fmt: skip
 SOFTWARE: Mapping[str, Software] = {
     "megatron-2020": _MEGATRON_2021,
@@ -434,8 +436,12 @@ def _plan(values: Mapping[str, str], software: Software, model: Model) -> Traini
     overlap = software.overlap
     if values["set"] == "megatron-sc21-table1" and pp == 1:
         overlap = replace(overlap, dp=True)
-    if "(PURE)" in values.get("notes", ""):
+    notes = values.get("notes", "")
+    if "(PURE)" in notes:
         gradient = 2.0
+    if "all-to-all overlap" in notes:
+        overlap = replace(overlap, ep=True)
+    once = "DeepEP" in notes or "HybridEP" in notes
     run = ActivationPlan(
         micro, _whole(values, "seq"), tp=tp, cp=cp,
         sequence_parallel=values.get("sequence_parallel") == "1" and tp > 1,
@@ -455,6 +461,7 @@ def _plan(values: Mapping[str, str], software: Software, model: Model) -> Traini
         overlap=overlap,
         fused_accumulation=software.fused_accumulation,
         bucket=_BUCKET,
+        dispatch=TokenDispatch.DEDUPLICATED if once else TokenDispatch.ALL_TO_ALL,
     )
 
 

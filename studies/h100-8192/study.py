@@ -204,6 +204,8 @@ def _per_cost(reader: DesignReader, pairs: list[dict[str, Any]], limit: float) -
         "system_nic": NICS[below[1]],
         "system_from": min(price for price, pair, _ in best if pair == below),
         "system_to": max(price for price, pair, _ in best if pair == below),
+        "dearest_lanes": best[-1][1][0],
+        "dearest_nic": NICS[best[-1][1][1]],
         "unlimited_lanes": free[0],
         "unlimited_nic": NICS[free[1]],
         "all_lanes_from": min(all_lanes),

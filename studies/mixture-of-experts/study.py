@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from drawing import bars, framed, stacks
 from pages import Table
 
+from libra.design import Design
 from libra.evaluate import evaluate_design
 from libra.load import DesignReader
 from libra.optimize import optimize_design
@@ -30,103 +31,58 @@ PLACEMENTS = {
 """Expert parallelism and order of the roles, innermost first."""
 
 QWEN, MIXTRAL = "qwen3-30b-a3b", "mixtral-8x22b"
+SHORT = {QWEN: "Qwen3", MIXTRAL: "Mixtral"}
+PLAIN, ONCE = "all-to-all", "deduplicated"
+"""Dispatch of tokens: a copy for each expert, or for each place that has some of a token's."""
+
+
+class Case(NamedTuple):
+    """A model, the place of its experts, and how tokens travel to them."""
+
+    model: str
+    place: str
+    dispatch: str = PLAIN
+
+
+CASES = (
+    *(Case(QWEN, place) for place in PLACEMENTS),
+    *(Case(QWEN, place, ONCE) for place in PLACEMENTS),
+    *(Case(MIXTRAL, place) for place in (INSIDE, ACROSS)),
+)
+"""Mixtral has an expert on each of 8 members: no copy would be saved."""
 
 
 def figures() -> dict[str, Any]:
-    """Optimise the network for each placement, and run each placement on each network."""
+    """Optimise the network of each case, at will and in a slot, and run it on others."""
     reader = DesignReader(FOLDER / "design.yaml")
-    qwen = {place: _solved(reader, QWEN, place, AT_WILL) for place in PLACEMENTS}
-    mixtral = {place: _solved(reader, MIXTRAL, place, AT_WILL) for place in (INSIDE, ACROSS)}
-    sold = {place: _timed(result, H100) for place, result in qwen.items()}
-    sold_share = {
-        place: _all_to_all(evaluate_design(result.design, H100)) for place, result in qwen.items()
+    free = {case: optimize_design(_design(reader, case, constraints=AT_WILL)) for case in CASES}
+    slot = {case: optimize_design(_design(reader, case)) for case in CASES}
+    sold = {case: evaluate_design(_design(reader, case), H100) for case in CASES}
+    hidden = {
+        case: evaluate_design(_design(reader, case, hidden=True), H100).step_time for case in CASES
     }
     on = {
-        (run, network): _timed(qwen[run], qwen[network].bandwidth)
+        (run, network): _timed(free[Case(QWEN, run)], free[Case(QWEN, network)].bandwidth)
         for run in PLACEMENTS
         for network in PLACEMENTS
     }
-    worst = {
-        network: max(on[run, network] / on[run, run] for run in PLACEMENTS)
-        for network in PLACEMENTS
-    }
-    safest = min(PLACEMENTS, key=worst.__getitem__)
-    found: dict[str, Any] = {
-        f"{name}_{key}": value
-        for name, place in (("inside", INSIDE), ("across", ACROSS), ("both", BOTH))
-        for key, value in (
-            ("time", qwen[place].step_time),
-            ("nvlink", qwen[place].bandwidth[0] / 1e9),
-            ("rail", qwen[place].bandwidth[1] / 1e9),
-            ("cost", qwen[place].network_cost / 1e6),
-            ("sold", sold[place]),
-            ("share", _all_to_all(qwen[place])),
-            ("sold_share", sold_share[place]),
-            ("worst", worst[place]),
-        )
-    }
-    found |= {
-        "wrong": on[INSIDE, ACROSS] / on[INSIDE, INSIDE],
-        "wrong_back": on[ACROSS, INSIDE] / on[ACROSS, ACROSS] - 1,
-        "gain_across": on[INSIDE, INSIDE] / on[ACROSS, ACROSS] - 1,
-        "cost_across": qwen[ACROSS].network_cost / qwen[INSIDE].network_cost,
-        "sold_ratio": sold[ACROSS] / sold[INSIDE],
-        "sold_inside_over_own": sold[INSIDE] / on[INSIDE, INSIDE] - 1,
-        "safest": safest,
-        "safest_worst": worst[safest] - 1,
-        "compute": qwen[INSIDE].workloads[0].compute,
-        "mixtral_inside_share": _all_to_all(mixtral[INSIDE]),
-        "mixtral_inside_nvlink": mixtral[INSIDE].bandwidth[0] / 1e9,
-        "mixtral_across_nvlink": mixtral[ACROSS].bandwidth[0] / 1e9,
-        "mixtral_sold_ratio": _timed(mixtral[ACROSS], H100) / _timed(mixtral[INSIDE], H100),
-    }
-    short = {QWEN: "Qwen3", MIXTRAL: "Mixtral"}
-    cases = [(QWEN, place, result) for place, result in qwen.items()]
-    cases += [(MIXTRAL, place, result) for place, result in mixtral.items()]
-    slot = {(model, place): _solved(reader, model, place) for model, place, _ in cases}
-    found |= _limited(slot, cases)
-    found["table"] = Table(
-        {
-            "model": "",
-            "experts over": "",
-            "NVLink, GB/s": ".0f",
-            "rail, GB/s": ".0f",
-            "step, s": ".2f",
-            "all-to-all": ".0%",
-            "M USD": ".1f",
-            "in a slot, s": ".2f",
-            "as sold, s": ".2f",
-        },
-        [
-            [
-                short[model],
-                f"{place}, {_members(result)}",
-                *(float(b) / 1e9 for b in result.bandwidth),
-                result.step_time,
-                _all_to_all(result),
-                result.network_cost / 1e6,
-                slot[model, place].step_time,
-                _timed(result, H100),
-            ]
-            for model, place, result in cases
-        ],
-    )
-    found["matrix"] = Table(
-        {"experts over": "", **{f"network for {place}, s": ".2f" for place in PLACEMENTS}},
-        [[run, *(on[run, network] for network in PLACEMENTS)] for run in PLACEMENTS],
-    )
+    found: dict[str, Any] = {"free": free, "slot": slot, "sold": sold}
+    found |= _numbers(free, slot, sold, hidden)
+    found |= _wrong_networks(on)
+    found |= _tables(free, slot, sold, hidden, on)
     found["shares"] = [
-        {"case": f"{short[model]}: {place}", "dimension": name, "bandwidth": float(value) / 1e9}
-        for model, place, result in cases
-        for name, value in zip(("nvlink", "rail"), result.bandwidth, strict=True)
+        {"case": _named(case), "dimension": name, "bandwidth": float(value) / 1e9}
+        for case in CASES
+        if case.dispatch == PLAIN  # labels of more bars would not fit
+        for name, value in zip(("nvlink", "rail"), free[case].bandwidth, strict=True)
     ]
     found["networks"] = [
-        {"run": f"{short[model]}: {place}", "network": name, "time": time}
-        for model, place, result in cases
+        {"run": _named(case), "network": name, "time": time}
+        for case in CASES
         for name, time in (
-            ("split at will", result.step_time),
-            ("rail of 64 GB/s at most", slot[model, place].step_time),
-            ("as sold: 450 + 50 GB/s", _timed(result, H100)),
+            ("split at will", free[case].step_time),
+            ("rail of 64 GB/s at most", slot[case].step_time),
+            ("as sold: 450 + 50 GB/s", sold[case].step_time),
         )
     ]
     found["runs"] = [
@@ -137,45 +93,154 @@ def figures() -> dict[str, Any]:
     return found
 
 
-def _solved(reader: DesignReader, model: str, place: str, constraints: str | None = None) -> Result:
-    """Best network of a model and placement, under the design's constraints or others."""
-    experts, order = PLACEMENTS[place]
-    parallel = f"{{pp: 8, dp: 128, ep: {experts}, zero: 1, order: {order}}}"
-    settings = {"workloads.moe.model": model, "workloads.moe.parallel": parallel}
+def _design(
+    reader: DesignReader, case: Case, *, constraints: str | None = None, hidden: bool = False
+) -> Design:
+    """Design of a case, under the file's constraints or others.
+
+    Parameters
+    ----------
+    reader : DesignReader
+    case : Case
+    constraints : str, optional
+    hidden : bool
+        Whether all-to-alls run beside another micro-batch.
+    """
+    experts, order = PLACEMENTS[case.place]
+    parallel = (
+        f"{{pp: 8, dp: 128, ep: {experts}, zero: 1, order: {order}, dispatch: {case.dispatch}}}"
+    )
+    settings = {"workloads.moe.model": case.model, "workloads.moe.parallel": parallel}
+    if hidden:
+        settings["workloads.moe.overlap"] = "{ep: true}"
     if constraints is not None:
         settings["constraints"] = constraints
-    return optimize_design(reader.read([Override(*item) for item in settings.items()]))
+    return reader.read([Override(*item) for item in settings.items()])
 
 
-def _limited(slot: Mapping[Any, Result], cases: Sequence[Any]) -> dict[str, Any]:
-    """What the limit of the rail costs each placement, and the network that all then want."""
-    costs = {
-        (model, place): slot[model, place].step_time / result.step_time - 1
-        for model, place, result in cases
-    }
-    networks = [result.bandwidth / 1e9 for result in slot.values()]
-    nvlink, rail = networks[0]
-    assert all(abs(other - networks[0]).max() < 0.5 for other in networks), networks
-    return {
+def _numbers(
+    free: Mapping[Case, Result],
+    slot: Mapping[Case, Result],
+    sold: Mapping[Case, Result],
+    hidden: Mapping[Case, float],
+) -> dict[str, Any]:
+    """What the page's sentences quote of each case, such as ``both_once_sold``."""
+    places = {INSIDE: "inside", ACROSS: "across", BOTH: "both"}
+    found: dict[str, Any] = {}
+    for case in CASES:
+        name = ("mixtral_" if case.model == MIXTRAL else "") + places[case.place]
+        name += "_once" if case.dispatch == ONCE else ""
+        nvlink, rail = free[case].bandwidth / 1e9
+        found |= {
+            f"{name}_time": free[case].step_time,
+            f"{name}_nvlink": nvlink,
+            f"{name}_rail": rail,
+            f"{name}_share": _all_to_all(free[case]),
+            f"{name}_slot": slot[case].step_time,
+            f"{name}_slot_loss": slot[case].step_time / free[case].step_time - 1,
+            f"{name}_sold": sold[case].step_time,
+            f"{name}_sold_share": _all_to_all(sold[case]),
+            f"{name}_sold_loss": sold[case].step_time / free[case].step_time - 1,
+            f"{name}_hidden": hidden[case],
+        }
+    inside, across, both = (Case(QWEN, place) for place in PLACEMENTS)
+    once = {place: Case(QWEN, place, ONCE) for place in PLACEMENTS}
+    nvlink, rail = slot[across].bandwidth / 1e9
+    return found | {
         "slot_nvlink": nvlink,
         "slot_rail": rail,
-        "slot_usd": slot[QWEN, INSIDE].network_cost / 1e6,
-        "slot_inside": costs[QWEN, INSIDE],
-        "slot_across": costs[QWEN, ACROSS],
-        "slot_both": costs[QWEN, BOTH],
-        "slot_mixtral_inside": costs[MIXTRAL, INSIDE],
-        "slot_mixtral_across": costs[MIXTRAL, ACROSS],
-        "slot_inside_time": slot[QWEN, INSIDE].step_time,
-        "slot_across_time": slot[QWEN, ACROSS].step_time,
-        "slot_saves": 1 - slot[QWEN, INSIDE].network_cost / cases[0][2].network_cost,
+        "gain_across": free[inside].step_time / free[across].step_time - 1,
+        "cost_across": free[across].network_cost / free[inside].network_cost,
+        "sold_ratio": sold[across].step_time / sold[inside].step_time,
+        "sold_once_ratio": sold[once[ACROSS]].step_time / sold[once[INSIDE]].step_time,
+        "mixtral_sold_ratio": found["mixtral_across_sold"] / found["mixtral_inside_sold"],
+        "copies": 8 * _sizes(free[once[INSIDE]])[0] / _sizes(free[inside])[0],
+        "copies_both": 8 * _sizes(free[once[BOTH]])[1] / _sizes(free[both])[0],
+        **{
+            f"{name}_once_saves": 1
+            - sold[once[place]].step_time / sold[Case(QWEN, place)].step_time
+            for place, name in places.items()
+        },
     }
+
+
+def _wrong_networks(on: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+    """What the networks for other placements cost."""
+    worst = {
+        network: max(on[run, network] / on[run, run] for run in PLACEMENTS)
+        for network in PLACEMENTS
+    }
+    safest = min(PLACEMENTS, key=worst.__getitem__)
+    return {
+        "wrong": on[INSIDE, ACROSS] / on[INSIDE, INSIDE],
+        "wrong_back": on[ACROSS, INSIDE] / on[ACROSS, ACROSS] - 1,
+        "safest": safest,
+        "safest_worst": worst[safest] - 1,
+    }
+
+
+def _tables(
+    free: Mapping[Case, Result],
+    slot: Mapping[Case, Result],
+    sold: Mapping[Case, Result],
+    hidden: Mapping[Case, float],
+    on: Mapping[tuple[str, str], float],
+) -> dict[str, Table]:
+    network = {"NVLink, GB/s": ".0f", "rail, GB/s": ".0f", "M USD": ".1f", "step, s": ".2f"}
+    case_columns = {"model": "", "experts over": "", "dispatch": ""}
+
+    def solved(case: Case, result: Result) -> list[Any]:
+        names = [SHORT[case.model], f"{case.place}, {_members(result)}", case.dispatch]
+        bandwidths = [float(b) / 1e9 for b in result.bandwidth]
+        return [*names, *bandwidths, result.network_cost / 1e6, result.step_time]
+
+    return {
+        "table": Table(
+            {**case_columns, **network, "all-to-all": ".0%"},
+            [[*solved(case, free[case]), _all_to_all(free[case])] for case in CASES],
+        ),
+        "slot_table": Table(
+            {
+                **case_columns,
+                **network,
+                "than at will": "+.0%",
+                "as sold, s": ".2f",
+                "of it all-to-all": ".0%",
+                "hidden, s": ".2f",
+            },
+            [
+                [
+                    *solved(case, slot[case]),
+                    slot[case].step_time / free[case].step_time - 1,
+                    sold[case].step_time,
+                    _all_to_all(sold[case]),
+                    hidden[case],
+                ]
+                for case in CASES
+            ],
+        ),
+        "matrix": Table(
+            {"experts over": "", **{f"network for {place}, s": ".2f" for place in PLACEMENTS}},
+            [[run, *(on[run, place] for place in PLACEMENTS)] for run in PLACEMENTS],
+        ),
+    }
+
+
+def _named(case: Case) -> str:
+    return f"{SHORT[case.model]}: {case.place}" + (", once" if case.dispatch == ONCE else "")
+
+
+def _sizes(result: Result) -> list[float]:
+    """Bytes of each all-to-all of a pass, the outermost dimension's first."""
+    collectives = (row.collective for row in result.workloads[0].collectives)
+    return [c.size for c in collectives if c.kind == "all-to-all"]
 
 
 def _members(result: Result) -> str:
     """Members of expert parallelism in a node and over the rails."""
     collectives = (row.collective for row in result.workloads[0].collectives)
-    group = next(c.group for c in collectives if c.kind == "all-to-all")
-    return " x ".join(map(str, group.extents))
+    groups = [c.group.extents for c in collectives if c.kind == "all-to-all"]
+    return " x ".join(str(max(extents)) for extents in zip(*groups, strict=True))
 
 
 def _timed(result: Result, bandwidth: Any) -> float:
@@ -210,6 +275,6 @@ def chart(figures: dict[str, Any]) -> Any:
             ("time", "step, s"),
             "run",
             "network",
-            "What a slot allows: each placement on its best network",
+            "What a slot allows: each placement on its best network (once: deduplicated)",
         ),
     )

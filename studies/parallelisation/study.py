@@ -210,7 +210,12 @@ def _batches(reader: DesignReader, tables: Tables) -> dict[str, Any]:
         "step, s": ".2f",
         "TP 128 is slower by": ".1%",
     }
-    return {"batches": Table(columns, rows), "last_batch_best": rows[-1][1]}
+    last = rows[-1][1]
+    return {
+        "batches": Table(columns, rows),
+        "last_batch_best": last,
+        "last_batch_from": min(batch for batch, best, *_ in rows if best == last),
+    }
 
 
 def _explored(folder: Path) -> dict[str, Any]:

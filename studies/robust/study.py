@@ -78,6 +78,15 @@ def figures() -> dict[str, Any]:
             f"{key}_unseen_worst": max(unseen[name][0]),
             f"{key}_unseen_mean": sum(unseen[name][0]) / FUTURES,
         }
+    worst = networks["worst case"]
+    found |= {
+        "fastest_nvlink": worst[0] / 1e9,
+        "fastest_rail": worst[1] / 1e9,
+        "fastest_experts": regrets["worst case", "mostly experts"],
+        **{
+            f"fastest_{w.name}_step": w.step_time for w in ran["worst case", "as planned"].workloads
+        },
+    }
     found |= _in_a_slot(reader, bests)
     full = plan.design.pricing.cost(networks["least regret"]) / BUDGET
     spent = evaluate_design(cases["as planned"], list(networks["least regret"] / full)).step_time

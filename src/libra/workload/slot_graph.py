@@ -127,25 +127,43 @@ class _Template:
 
 
 def _template(kind: SlotKind) -> _Template:
-    made = _Template()
+    """Tasks of a kind of slot, in the order in which they queue for links that they share.
+
+    Where collectives run beside computations, those that block are tasks of their own behind them
+    in the queue; in one task with the computation they would hold the links all its time.
+    """
+    made, segments = _Template(), kind.segments
+    shared = any(s.beside or s.gather or s.reduce for s in segments)
     ends: list[int] = [EARLY, PREVIOUS]  # of the segments before
-    for k, segment in enumerate(kind.segments):
-        before = [ends[-1], FEED] if k == 0 else [ends[-1]]
-        ready = list(before)
-        if segment.gather:
-            start = {Ahead.NOT: ends[-1:], Ahead.ONE: ends[-2:-1], Ahead.ALL: []}[segment.ahead]
-            ready.append(made.add((k, "weights"), 0.0, segment.gather, start))
-        here = made.add((k, ""), segment.compute - segment.within, segment.blocking, ready)
+
+    def weights(k: int, start: dict[Ahead, list[int]]) -> list[int]:
+        """Task that gathers the weights of a segment, if this is the time to issue it."""
+        if k == len(segments) or not segments[k].gather or segments[k].ahead not in start:
+            return []
+        return [made.add((k, "weights"), 0.0, segments[k].gather, start[segments[k].ahead])]
+
+    gathered = weights(0, {Ahead.NOT: [PREVIOUS], Ahead.ONE: [EARLY], Ahead.ALL: []})
+    for k, segment in enumerate(segments):
+        ready = [ends[-1], FEED, *gathered] if k == 0 else [ends[-1], *gathered]
+        apart = segment.blocking if shared else ()
+        together = () if shared else segment.blocking
+        here = made.add((k, ""), segment.compute - segment.within, together, ready)
+        beside = []
+        if segment.beside:
+            beside.append(made.add((k, "communication"), 0.0, segment.beside, ready))
+        gathered = weights(k + 1, {Ahead.ONE: ends[-1:], Ahead.ALL: []})
+        if apart:
+            here = made.add((k, "blocking"), 0.0, apart, [here])
         if segment.behind:
             part = made.add((k, "rest"), segment.within, (), [here])
             behind = made.add((k, "exchange"), 0.0, segment.behind, [here])
             here = made.add((k, "joined"), 0.0, (), [part, behind])
-        if segment.beside:
-            beside = made.add((k, "communication"), 0.0, segment.beside, ready)
-            here = made.add((k, "end"), 0.0, (), [here, beside])
+        if beside:
+            here = made.add((k, "end"), 0.0, (), [here, *beside])
         ends.append(here)
         if segment.reduce:
             made.awaited.append(made.add((k, "gradients"), 0.0, segment.reduce, [here]))
+        gathered = gathered or weights(k + 1, {Ahead.NOT: [here]})
     made.end = made.result = ends[-1]
     made.early = ends[-2] if ends[-2] >= 0 else ends[-1]
     if kind.send is not None:

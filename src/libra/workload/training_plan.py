@@ -11,7 +11,7 @@ from libra.errors import FieldError
 from libra.workload.memory import MemoryPlan
 from libra.workload.operators import Precision
 
-__all__ = ["ContextExchange", "Overlap", "TrainingPlan"]
+__all__ = ["ContextExchange", "Overlap", "TokenDispatch", "TrainingPlan"]
 
 
 class ContextExchange(StrEnum):
@@ -25,6 +25,18 @@ class ContextExchange(StrEnum):
     ALL_GATHER = "all-gather"
 
 
+class TokenDispatch(StrEnum):
+    """How tokens travel to their experts, and the results back.
+
+    - all-to-all: a copy for each expert, in one all-to-all (Megatron-Core's default);
+    - deduplicated: dimension by dimension from the outermost, one copy for all experts that lie the
+      same way, and results added up on the way back (DeepEP, HybridEP).
+    """
+
+    ALL_TO_ALL = "all-to-all"
+    DEDUPLICATED = "deduplicated"
+
+
 @dataclass(frozen=True)
 class Overlap:
     """Which communication runs beside computation.
@@ -36,7 +48,8 @@ class Overlap:
         they feed.
     tp_gradients : bool
         Those of the backward pass that the weights' gradients do not wait for or need alone, beside
-        these (``LinearWithGradAccumulationAndAsyncCommunication`` of Megatron-LM).
+        these (``LinearWithGradAccumulationAndAsyncCommunication`` of Megatron-LM). Software does
+        so by default, but measured steps show no gain (docs/validation.md), so that it is off here.
     ep : bool
         Exchange of tokens, beside another micro-batch.
     dp : bool
@@ -52,7 +65,7 @@ class Overlap:
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     tp: bool = False
-    tp_gradients: bool = True
+    tp_gradients: bool = False
     ep: bool = False
     dp: bool = True
     zero: bool = True
@@ -90,6 +103,8 @@ class TrainingPlan:
     overlap : Overlap
     exchange : ContextExchange
         Of keys and values.
+    dispatch : TokenDispatch
+        Of tokens to experts.
     """
 
     memory: MemoryPlan
@@ -103,10 +118,12 @@ class TrainingPlan:
     fused_accumulation: bool = True
     overlap: Overlap = field(default_factory=Overlap)
     exchange: ContextExchange = ContextExchange.RING
+    dispatch: TokenDispatch = TokenDispatch.ALL_TO_ALL
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "precision", Precision(self.precision))
         object.__setattr__(self, "exchange", ContextExchange(self.exchange))
+        object.__setattr__(self, "dispatch", TokenDispatch(self.dispatch))
         for name in ("communication", "gradient", "weight"):
             value = getattr(self, name)
             if not 0 < value <= 8:

@@ -3,12 +3,14 @@
 Tensor parallelism all-reduces the result of each pair of matrices; sequence parallelism gathers its
 input and reduce-scatters its result instead (Korthikanti et al. 2022, section 4.2.2), and gathers
 the input once more for the weight's gradient. Context parallelism exchanges keys and values;
-experts exchange tokens by all-to-all, before and after.
+experts exchange tokens by all-to-all, before and after, with a copy for each expert or for each
+node that has some of a token's experts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from libra.collectives import Collective, CollectiveKind
@@ -16,7 +18,7 @@ from libra.placement import Group
 from libra.workload.activations import Recomputation
 from libra.workload.blocks import Attention, Block, MixtureOfExperts
 from libra.workload.model import Model
-from libra.workload.training_plan import ContextExchange, TrainingPlan
+from libra.workload.training_plan import ContextExchange, TokenDispatch, TrainingPlan
 
 __all__ = [
     "Counts",
@@ -152,7 +154,7 @@ def _add_experts(
     plan: TrainingPlan,
     groups: Groups,
 ) -> None:
-    """All-to-all of dispatch and combination in each pass; experts that are cut gather and reduce.
+    """All-to-alls of dispatch and combination in each pass; experts that are cut gather and reduce.
 
     Without sequence parallelism every member of tensor parallelism holds all tokens, of which it
     dispatches its share.
@@ -160,8 +162,8 @@ def _add_experts(
     run = plan.memory.activations
     visits = run.tokens * mixture.active * plan.capacity / run.tp
     size = visits * model.hidden * plan.communication
-    if groups["ep"].size > 1:
-        exchange = Collective(CollectiveKind.ALL_TO_ALL, size, groups["ep"])
+    for group, copies in _dispatches(mixture, plan, groups["ep"]):
+        exchange = Collective(CollectiveKind.ALL_TO_ALL, size * copies / mixture.active, group)
         found.forward.append(("ep", exchange, 2.0))
         found.backward.append(("ep", exchange, 2.0))
     if run.expert_tp > 1:
@@ -175,6 +177,33 @@ def _add_experts(
         whole_again = Collective(CollectiveKind.ALL_GATHER, result, groups["tp"])
         found.forward.append(("tp", whole_again, 1.0))
         found.backward.append(("tp", whole_again, 1.0))
+
+
+def _dispatches(
+    mixture: MixtureOfExperts, plan: TrainingPlan, group: Group
+) -> Iterator[tuple[Group, float]]:
+    """All-to-alls that bring a token to its experts, and how many copies of it each sends.
+
+    One of a copy for each expert, or one for each dimension that holds some of the group, whose
+    copies are as many as there are members of this and the outer dimensions, told apart by their
+    places in them, that hold one of the token's experts. Balanced routing is any choice of k of the
+    E experts, all alike: of P places a token visits on average
+    P (1 - C(E - E/P, k) / C(E, k)).
+    """
+    if group.size == 1:
+        return
+    if plan.dispatch is TokenDispatch.ALL_TO_ALL:
+        yield group, float(mixture.active)
+        return
+    experts, active, places = mixture.experts, mixture.active, 1
+    for d in reversed(range(len(group.extents))):
+        extent = group.extents[d]
+        if extent == 1:
+            continue
+        places *= extent
+        missed = math.comb(experts - experts // places, active) / math.comb(experts, active)
+        along = tuple(extent if k == d else 1 for k in range(len(group.extents)))
+        yield replace(group, extents=along), places * (1 - missed)
 
 
 def gradient_counts(dense: float, expert: float, plan: TrainingPlan, groups: Groups) -> Counts:
