@@ -226,6 +226,8 @@ class Design:
     @cached_property
     def stated_rows(self) -> tuple[LinearConstraint, ...]:
         """What users wrote: `rows`, and those of scenarios that differ from them."""
+        if not self.scenarios:
+            return self.rows
         seen = {_row_key(row, self.pricing) for row in self.rows}
         others = []
         for k, scenario in enumerate(self.scenarios):

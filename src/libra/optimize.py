@@ -114,7 +114,9 @@ def optimize_design(design: Design, memory: Memory | None = None) -> Result:
     optimum, search = answer.optimum, answer.search
     bandwidth = design.pricing.join(optimum.bandwidth)
     nominal = replace(design, scenarios=()) if design.scenarios else design
-    times = search.step_times(optimum.bandwidth)[0]
+    times = np.zeros(0)
+    if design.scenarios or design.time_limits:
+        times = search.step_times(optimum.bandwidth)[0]
     result = make_result(
         nominal,
         best_schedules(nominal, bandwidth) if design.scenarios else answer.schedules,
