@@ -137,7 +137,7 @@ def test_an_interrupt(folder):
     code = (
         "import os, signal, libra.load as load, libra.cli as cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "load.load_design = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "load.DesignReader.read = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "cli.main(['optimize', 'd.yaml', '--json'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -279,6 +279,21 @@ def test_price_ranges_need_a_percentage(folder, capsys, percent):
     status, _, err = call(capsys, "optimize", "d.yaml", "--price-ranges", percent)
     said = f"--price-ranges: a percentage is at least 0, got {percent}. Write e.g. 1.\n"
     assert (status, err) == (2, said)
+
+
+def test_what_the_solution_finds_wrong_is_at_its_line(folder, capsys):
+    limit = ("--set", "constraints=[total == 100 GB/s]")
+    text = (folder / "d.yaml").read_text().replace("objective: time", "objective: cost")
+    (folder / "d.yaml").write_text(text)
+    line = text.splitlines().index("objective: cost") + 1
+    status, out, err = call(capsys, "optimize", "d.yaml", *limit, "--json")
+    assert status == 2
+    assert err.startswith(f"d.yaml:{line}: objective: nothing keeps a dimension with traffic")
+    assert json.loads(out)["problems"][0]["line"] == line
+    time = ("--set", "objective=time")
+    status, _, err = call(capsys, "frontier", "d.yaml", *time, "--against", "power")
+    assert status == 2
+    assert err.startswith("d.yaml:1: power: nothing says what the network draws")
 
 
 def test_warnings_are_seen(folder, capsys):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers import GB, chain, collective, design, network
 
+import libra.search
 from libra.constraints import LinearConstraint
 from libra.errors import FieldError, InfeasibleError
 from libra.frontier import time_cost_frontier
@@ -61,6 +62,14 @@ def test_time_limits_hold_at_every_point():
     points = time_cost_frontier(problem(time_limits=(limit,)), 5)
     assert all(p.step_time <= 0.5 * (1 + 1e-9) for p in points)
     assert points[0].step_time > points[-1].step_time
+
+
+def test_each_point_has_rounds_of_its_own(monkeypatch):
+    """However many points share a search, none is left without rounds."""
+    monkeypatch.setattr(libra.search, "MOST_ROUNDS", 40)
+    points = time_cost_frontier(problem(), 60)
+    assert len(points) == 60
+    assert all(p.gap <= 1e-6 for p in points)
 
 
 def test_what_has_no_frontier():

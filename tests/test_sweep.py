@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from helpers import GB, design, network, random_graph
 from numpy.random import default_rng
 
 import libra.master
-from libra.compare import compare_files
+from libra.compare import compare_files, read_result
 from libra.errors import InputError
 from libra.load import DesignReader, load_design
 from libra.objectives import PROMISE
@@ -23,9 +24,14 @@ from libra.screen import render
 from libra.sweep import Axis, parse_axis, sweep_design
 from libra.tables import compare_table, sweep_csv, sweep_table
 from libra.time_limits import TimeLimit
-from libra.yaml_source import Override
+from libra.yaml_source import Override, split_path
 
 EXAMPLE = example_folder() / "gpt-3-4d.yaml"
+LANES = """[
+  {topology: ring, size: 4, tier: chiplet, lane: 100 GB/s, max_lanes: 8},
+  {topology: fully-connected, size: 8, tier: package},
+  {topology: ring, size: 4, tier: node},
+  {topology: switch, size: 32, tier: pod}]"""
 
 
 @pytest.mark.parametrize(
@@ -213,25 +219,61 @@ def test_compare_refuses_other_files(tmp_path, content, message):
     [
         ("bandwidth_GBps", "abc"),
         ("bandwidth_GBps", [1, 2]),
-        ("bandwidth_GBps", [1, 2, 3, "4"]),
-        ("dimensions", [[1], 2, 3, 4]),
-        ("workloads", [1]),
-        ("workloads", [{"name": "w"}]),
-        ("workloads", [{"name": ["w"], "step_time_s": 1}]),
+        ("bandwidth_GBps[3]", [1, 2, 3, "4"]),
+        ("dimensions[0]", [[1], 2, 3, 4]),
+        ("workloads[0]", [1]),
+        ("workloads[0].step_time_s", [{"name": "w"}]),
+        ("workloads[0].name", [{"name": ["w"], "step_time_s": 1}]),
         ("step_time_s", "x"),
         ("network_cost_usd", [1]),
         ("network_power_w", 10**400),
     ],
 )
 def test_compare_refuses_values_of_another_kind(tmp_path, key, value):
-    data = optimize_design(load_design(EXAMPLE)).to_dict() | {key: value}
+    data = optimize_design(load_design(EXAMPLE)).to_dict() | {split_path(key)[0]: value}
     path = Path(tmp_path, "r.json")
     path.write_text(json.dumps(data))
-    with pytest.raises(InputError, match=f"is not a result: {key} is of another kind, got"):
+    with pytest.raises(InputError, match=f"is not a result: {re.escape(key)} is of another kind"):
         compare_files([path, EXAMPLE])
-    path.write_text(json.dumps(data | {key: float("nan")}))
+    path.write_text(json.dumps(data | {split_path(key)[0]: float("nan")}))
     with pytest.raises(InputError, match="holds a number that JSON has not, got NaN"):
         compare_files([path, EXAMPLE])
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("workloads[0].busy_s", [1.0]),
+        ("workloads[0].idle_s", None),
+        ("workloads[0].collectives", True),
+        ("workloads[0].collectives[0].bytes", "many"),
+        ("workloads[0].collectives[0].limited_by[0]", None),
+        ("gains[1]", None),
+        ("gains[0].dimension", [1]),
+        ("shadow_prices[0].met", 1),
+        ("bill_of_materials[0].part", 5),
+        ("bill_of_materials[0].count", None),
+        ("solver.cuts", []),
+        ("scenarios", True),
+        ("price_ranges", "x"),
+        ("design", "d.yaml"),
+        ("design.settings", []),
+    ],
+)
+def test_a_result_with_a_value_of_another_kind_within(tmp_path, place, value):
+    lanes = [Override("network", LANES)]
+    data = json.loads(optimize_design(load_design(EXAMPLE, lanes)).to_json(with_design=True))
+    path = Path(tmp_path, "r.json")
+    path.write_text(json.dumps(data))
+    assert read_result(path) == data
+    owner = data
+    *around, last = (int(k) if k.isdigit() else k for k in split_path(place))
+    for key in around:
+        owner = owner[key]
+    owner[last] = value
+    path.write_text(json.dumps(data))
+    with pytest.raises(InputError, match=f"is not a result: {re.escape(place)} is of another kind"):
+        read_result(path)
 
 
 @pytest.mark.parametrize("seed", range(2))

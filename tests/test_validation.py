@@ -118,6 +118,21 @@ def test_tokens_a_second_tell_the_time(tmp_path):
         ({"recompute": "some"}, "recomputation is not known, got 'some'"),
         ({"tier": "C"}, "too little is known of it (tier C)"),
         ({"micro_batch": ""}, "no micro_batch"),
+        *(
+            ({key: "0"}, f"{key}: must be a whole number of at least 1, got '0'. Correct it.")
+            for key in (
+                *("heads", "gpus", "tp", "pp", "cp", "vpp", "micro_batch", "layers"),
+                *("global_batch", "hidden", "seq", "vocab", "ffn"),
+            )
+        ),
+        ({"heads": "-1"}, "heads: must be a whole number of at least 1, got '-1'. Correct it."),
+        ({"heads": "2.5"}, "heads: must be a whole number of at least 1, got '2.5'. Correct it."),
+        ({"heads": "inf"}, "heads: must be a whole number of at least 1, got 'inf'. Correct it."),
+        ({"heads": "many"}, "heads: must be a whole number of at least 1, got 'many'. Correct it."),
+        ({"zero_stage": "-1"}, "zero_stage: must be a whole number of at least 0, got '-1'."),
+        ({"seconds_per_iteration": "nan"}, "seconds_per_iteration: must be a number above 0, got"),
+        ({"seconds_per_iteration": "-2"}, "seconds_per_iteration: must be a number above 0, got"),
+        ({"peak_mem_gib": "x"}, "peak_mem_gib: must be a number above 0, got 'x'. Correct it."),
     ],
 )
 def test_what_is_skipped_says_why(tmp_path, change, reason):
@@ -244,6 +259,15 @@ def test_command_without_rows_is_wrong_input(tmp_path, capsys):
     assert "no row maps to a design, got 1 that do not, the first because: no preset" in err
 
 
+def test_command_without_any_row(tmp_path, capsys):
+    path = table(tmp_path)
+    code, _, err = run(capsys, "validate", str(path), "--tier", "Q")
+    assert (code, err) == (2, "--tier: no row is of this tier, got 'Q'. Leave it out.\n")
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    code, _, err = run(capsys, "validate", str(path))
+    assert (code, err) == (2, f"{path}: holds no rows, got a header alone. Add measured steps.\n")
+
+
 def test_calibrate_writes_an_accelerator(tmp_path, capsys):
     out_file = tmp_path / "own.yaml"
     code, out, _ = run(capsys, "calibrate", str(table(tmp_path)), "-o", str(out_file))
@@ -258,6 +282,13 @@ def test_calibrate_writes_an_accelerator(tmp_path, capsys):
     code, _, err = run(capsys, "calibrate", str(collectives), "-o", str(out_file))
     assert code == 2
     assert "collectives do not say whose they are" in err
+    mixed = tmp_path / "mixed.csv"
+    mixed.write_text("op,bytes,gpus,time_us,gpu\nall_reduce,1,8,4,B200\nall_reduce,1,8,4,H200\n")
+    code, _, err = run(
+        capsys, "calibrate", str(mixed), "-o", str(out_file), "--accelerator", "h200"
+    )
+    told = f"{mixed}: rows of several GPUs, got B200, H200. Keep those of one.\n"
+    assert (code, err) == (2, told)
     code, out, _ = run(
         capsys, "calibrate", str(collectives), "-o", str(out_file), "--accelerator", "a100-80gb"
     )

@@ -19,6 +19,7 @@ import typer
 
 from libra import __version__
 from libra.cli_explore import add_explore_command
+from libra.cli_input import design_reader, load_settings, read_overrides
 from libra.cli_models import add_model_commands
 from libra.cli_options import (
     AsJson,
@@ -42,9 +43,7 @@ from libra.startup import program_for, spare_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from libra.design import Design
     from libra.result import Result
-    from libra.yaml_source import Override
 
 app = typer.Typer(
     help="Find the network bandwidths that make AI training fast or cheap, with proof.",
@@ -91,7 +90,7 @@ def check(
     def work() -> None:
         from libra.check import summarize_design
 
-        summary = summarize_design(_load(design, settings))
+        summary = summarize_design(load_settings(design, settings))
         if as_json:
             _print_json(summary)
         else:
@@ -130,7 +129,8 @@ def optimize(
             raise InputError(
                 f"--price-ranges: a percentage is at least 0, got {price_ranges:g}. Write e.g. 1."
             )
-        result = waited("optimising", lambda: optimize_design(_load(design, settings)))
+        with design_reader(design, settings) as read:
+            result = waited("optimising", lambda: optimize_design(read()))
         if price_ranges is not None:
             from libra.price_range import price_ranges as find_ranges
 
@@ -162,7 +162,7 @@ def evaluate(
         from libra.evaluate import evaluate_design
 
         values = _bandwidths(bandwidth)
-        result = waited("timing", lambda: evaluate_design(_load(design, settings), values))
+        result = waited("timing", lambda: evaluate_design(load_settings(design, settings), values))
         _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline, plot=plot)
 
     _run(work, as_json=as_json, debug=debug)
@@ -188,8 +188,9 @@ def frontier(
 
         if against not in list(Against):
             raise InputError(f"--against: cost or power, got {against!r}. Write one of them.")
-        loaded = _load(design, settings)
-        found = waited("solving", time_frontier, loaded, points, Against(against))
+        with design_reader(design, settings) as read:
+            loaded = read()
+            found = waited("solving", time_frontier, loaded, points, Against(against))
         if csv is not None:
             write_whole(csv, frontier_csv(loaded.network.names, found))
         draw_frontier(plot, found, loaded.network.names, Against(against))
@@ -233,7 +234,7 @@ def sweep(
         from libra.tables import sweep_csv, sweep_table
 
         axes = [parse_axis(text) for text in vary]
-        reader = DesignReader(design, _overrides(settings))
+        reader = DesignReader(design, read_overrides(settings))
         total = prod(len(axis.values) for axis in axes)
         rows = list(counted("solved", sweep_design(reader, axes), total))
         if csv is not None:
@@ -265,7 +266,7 @@ def compare(
         from libra.screen import print_to
         from libra.tables import compare_table
 
-        found = waited("comparing", compare_files, files, _overrides(settings))
+        found = waited("comparing", compare_files, files, read_overrides(settings))
         if as_json:
             _print_json({"results": [{"name": c.name} | c.data for c in found]})
         else:
@@ -293,26 +294,6 @@ def presets(
         print_presets(_console(), kind, as_json=as_json)
 
     _run(work, as_json=as_json, debug=debug)
-
-
-def _load(path: Path, settings: Sequence[str] | None) -> Design:
-    from libra.load import load_design
-
-    return load_design(path, _overrides(settings))
-
-
-def _overrides(settings: Sequence[str] | None) -> list[Override]:
-    from libra.yaml_source import Override
-
-    overrides = []
-    for text in settings or ():
-        key, sign, value = text.partition("=")
-        if not (sign and key.strip()):
-            raise InputError(
-                f"--set: needs PATH=VALUE, got {text!r}. Write e.g. objective=time-cost."
-            )
-        overrides.append(Override(key.strip(), value.strip()))
-    return overrides
 
 
 def _bandwidths(text: str) -> list[float]:
@@ -453,8 +434,8 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
     raise typer.Exit(error.exit_status)
 
 
-add_trace_commands(app, _run, _load, _bandwidths)
-add_explore_command(app, _run, _overrides)
+add_trace_commands(app, _run, load_settings, _bandwidths)
+add_explore_command(app, _run, read_overrides)
 add_model_commands(app, _run)
 add_report_command(app, _run)
 add_schema_command(app, _run)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from libra.errors import InputError, Problem, shown
+from libra.errors import InputError, Problem, format_path, shown
 from libra.files import read_text
 from libra.load import load_design
 from libra.optimize import optimize_design
+from libra.result_form import misplaced
 from libra.yaml_source import Override
 
 __all__ = ["Compared", "compare_files", "read_result"]
 
 MAX_BYTES = 200_000_000
-_LARGEST = 1e300
 _NEEDED = ("status", "network", "dimensions", "bandwidth_GBps", "step_time_s", "workloads")
 
 
@@ -107,14 +107,15 @@ def read_result(path: Path) -> dict[str, Any]:
                 file=str(path),
             )
         )
-    odd = [key for key, form in _FORMS.items() if key in data and not form(data[key])]
-    if not odd and len(data["bandwidth_GBps"]) != len(data["dimensions"]):
-        odd = ["bandwidth_GBps"]
-    if odd:
+    odd = misplaced(data)
+    if odd is not None:
+        value = data
+        for key in odd:
+            value = value.get(key) if isinstance(value, dict) else value[key]
         raise InputError(
             Problem(
-                f"is not a result: {odd[0]} is of another kind, got {shown(data[odd[0]])}. Write "
-                "one with `libra optimize DESIGN -o FILE`.",
+                f"is not a result: {format_path(odd)} is of another kind, got {shown(value)}. "
+                "Write one with `libra optimize DESIGN -o FILE`.",
                 file=str(path),
             )
         )
@@ -124,42 +125,3 @@ def read_result(path: Path) -> dict[str, Any]:
 
 def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"holds a number that JSON has not, got {word}. Write null.")
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a value is a finite number, or null: an infinite one."""
-    if isinstance(value, bool):
-        return False
-    return value is None or (isinstance(value, int | float) and abs(value) <= _LARGEST)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_list(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(form(item) for item in value)
-
-
-def _is_step(value: Any) -> bool:
-    """Whether a value is a workload with a name and a step time."""
-    return (
-        isinstance(value, dict)
-        and _is_text(value.get("name"))
-        and "step_time_s" in value
-        and _is_number(value["step_time_s"])
-    )
-
-
-_FORMS: Mapping[str, Callable[[Any], bool]] = {
-    "status": _is_text,
-    "objective": _is_text,
-    "network": _is_text,
-    "dimensions": _is_list(_is_text),
-    "bandwidth_GBps": _is_list(_is_number),
-    "step_time_s": _is_number,
-    "network_cost_usd": _is_number,
-    "network_power_w": _is_number,
-    "workloads": _is_list(_is_step),
-}
-"""What a comparison reads."""

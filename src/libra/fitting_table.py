@@ -1,4 +1,4 @@
-"""Tables on a terminal: one style, and no more columns than fit."""
+"""Tables on a terminal: one style, and no more columns beside each other than fit."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _BETWEEN = 3
 class FittingTable:
     """Table in the house style that leaves columns out rather than cut what stands in others.
 
+    Where that is not enough, a terminal gets the other columns in several tables below each other,
+    and what is no terminal, lines as long as they need to be.
+
     Attributes
     ----------
     columns : sequence of (str, str)
@@ -27,11 +30,14 @@ class FittingTable:
     title : str
     spare : sequence of str
         Headings of columns that a narrow terminal does not show, the first to go first.
+    keys : int
+        Columns at the left that say what a row is of, and begin each of several tables.
     """
 
     columns: Sequence[tuple[str, str]]
     title: str = ""
     spare: Sequence[str] = ()
+    keys: int = 1
     _rows: list[tuple[str, ...]] = field(default_factory=list)
     _sections: set[int] = field(default_factory=set)
 
@@ -44,34 +50,53 @@ class FittingTable:
         self._sections.add(len(self._rows))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        gone = 0
-        while gone < len(self.spare) and self._width(self.spare[:gone]) > options.max_width:
-            gone += 1
-        yield self._without(self.spare[:gone])
+        widths = [self._width(k, wrapped=False) for k in range(len(self.columns))]
+        kept = list(range(len(widths)))
+        for heading in self.spare:
+            if _total(widths, kept) > options.max_width:
+                kept = [k for k in kept if self.columns[k][0] != heading]
+        widths = [self._width(k, wrapped=True) for k in range(len(self.columns))]
+        least = _total(widths, kept)
+        if least <= options.max_width:
+            yield self._table(kept, self.title)
+        elif console.is_terminal:
+            for k, columns in enumerate(self._groups(widths, kept, options.max_width)):
+                yield self._table(columns, "" if k else self.title)
+        else:
+            long = options.update(width=least)
+            yield from console.render(self._table(kept, self.title), long)
 
-    def _width(self, gone: Sequence[str]) -> int:
-        """Least width of the table without some columns, where left ones' headings may wrap.
+    def _width(self, column: int, *, wrapped: bool) -> int:
+        """Least width of a column, where a left one's heading may wrap, and its cells if they may.
 
         Rich's own measure takes ten times as long.
         """
-        widths = []
-        for k, (heading, side) in enumerate(self.columns):
-            if heading not in gone:
-                words = [heading] if side == "right" else heading.split()
-                cells = [*words, *(row[k] for row in self._rows)]
-                widths.append(max(map(cell_len, cells), default=0))
-        return sum(widths) + _BETWEEN * (len(widths) - 1) + 2
+        heading, side = self.columns[column]
+        words = [heading] if side == "right" else heading.split()
+        cells = [row[column] for row in self._rows]
+        if wrapped and side == "left":
+            cells = [word for cell in cells for word in cell.split()]
+        return max(map(cell_len, [*words, *cells]), default=0)
 
-    def _without(self, gone: Sequence[str]) -> Table:
-        """Rich table without some columns."""
+    def _groups(self, widths: Sequence[int], kept: Sequence[int], most: int) -> list[list[int]]:
+        """Columns of several tables that fit one by one, each after the keys."""
+        keys = [k for k in kept if k < self.keys]
+        groups: list[list[int]] = [[]]
+        for k in kept[len(keys) :]:
+            if groups[-1] and _total(widths, [*keys, *groups[-1], k]) > most:
+                groups.append([])
+            groups[-1].append(k)
+        return [[*keys, *group] for group in groups]
+
+    def _table(self, kept: Sequence[int], title: str) -> Table:
+        """Rich table of some columns."""
         table = Table(
             box=box.SIMPLE_HEAD,
-            title=self.title or None,
+            title=title or None,
             title_justify="left",
             pad_edge=False,
             title_style="bold",
         )
-        kept = [k for k, (heading, _) in enumerate(self.columns) if heading not in gone]
         for heading, side in (self.columns[k] for k in kept):
             right = side == "right"
             table.add_column(heading, justify="right" if right else "left", no_wrap=right)
@@ -80,8 +105,13 @@ class FittingTable:
         return table
 
 
+def _total(widths: Sequence[int], columns: Sequence[int]) -> int:
+    """Width of a table of some columns."""
+    return sum(widths[k] for k in columns) + _BETWEEN * (len(columns) - 1) + 2
+
+
 def new_table(
-    columns: Sequence[tuple[str, str]], title: str = "", spare: Sequence[str] = ()
+    columns: Sequence[tuple[str, str]], title: str = "", spare: Sequence[str] = (), keys: int = 1
 ) -> FittingTable:
     """Table with the house style, see `FittingTable`."""
-    return FittingTable(columns, title, spare)
+    return FittingTable(columns, title, spare, keys)

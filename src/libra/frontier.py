@@ -143,6 +143,7 @@ def time_frontier(
         if parts is not None:
             limited = [*rows[:-1], replace(ceiling, bound=limit)]
             search.parts = build_parts(pricing, limited, search.program.rows)
+        search.rounds = 0  # Each point has as many as a solve of its own.
         optimum = reach(search, goal)
         if parts is not None and not np.isfinite(optimum.value):
             break

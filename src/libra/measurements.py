@@ -23,6 +23,7 @@ from libra.calibrate import CollectiveMeasurement
 from libra.cluster import Cluster
 from libra.efficiency import CollectiveKind
 from libra.errors import FieldError, InputError, Problem, shown
+from libra.files import read_text
 
 __all__ = ["CollectiveRow", "Skipped", "place_row", "read_collectives"]
 
@@ -32,6 +33,7 @@ KINDS = {
     "all_gather": CollectiveKind.ALL_GATHER,
     "alltoall": CollectiveKind.ALL_TO_ALL,
 }
+MOST_BYTES = 100_000_000
 NEEDED = ("op", "bytes", "gpus")
 SPEEDS = ("time_us", "algbw_GBps", "busbw_GBps")
 
@@ -91,9 +93,9 @@ def read_collectives(path: Path) -> tuple[list[CollectiveRow], list[Skipped]]:
         The file cannot be read, lacks a column, or holds text where a number is due.
     """
     try:
-        text = Path(path).read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}). Give a CSV file.") from None
+        text = read_text(Path(path), MOST_BYTES)
+    except ValueError as error:
+        raise InputError(Problem(str(error), file=str(path))) from None
     reader = csv.DictReader(io.StringIO(text))
     columns = reader.fieldnames or []
     missing = [name for name in NEEDED if name not in columns]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from libra.constraints import LinearConstraint
 from libra.design import Design, Objective, Robustness
 from libra.discrete import reach
-from libra.errors import InputError
+from libra.errors import InputError, Problem
 from libra.feasibility import check_bounded
 from libra.parts import build_parts
 from libra.product import minimise_product
@@ -143,11 +143,12 @@ def _require_some_bandwidth(design: Design, search: Search, columns: Floats) -> 
     saved = none & np.any(needed, axis=0) if needed else none & False
     if saved.any():
         names = " and ".join(n for n, x in zip(design.network.names, saved, strict=True) if x)
-        raise InputError(
-            f"objective: nothing keeps a dimension with traffic from costing nothing, got no least "
-            f"bandwidth or time limit for {names}. Add a time limit (time(gpt-3) <= 900 ms, "
+        message = (
+            "nothing keeps a dimension with traffic from costing nothing, got no least bandwidth "
+            f"or time limit for {names}. Add a time limit (time(gpt-3) <= 900 ms, "
             "slowdown(gpt-3) <= 1.1) or a least bandwidth (pod >= 10 GB/s)."
         )
+        raise InputError(Problem(message, "objective"))
 
 
 def _minimise_worst_time(design: Design, search: Search, targets: Targets) -> Optimum:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from libra.certificate import Multipliers, shared_out, supporting_sum
 from libra.design import Design
 from libra.discrete import reach
-from libra.errors import InputError, UnboundedError
+from libra.errors import InputError, Problem, UnboundedError
 from libra.feasibility import check_bounded
 from libra.program import Goal, weighted
 from libra.search import MOST_ROUNDS, Optimum, Search, first_guess, minimise, safe_scale
@@ -44,11 +44,12 @@ def minimise_product(design: Design, search: Search) -> Optimum:
     if not np.isfinite(cheapest.value):
         return best
     if least + fixed <= 0:
-        raise InputError(
-            "objective: bandwidths that cost nothing meet the constraints, so time x cost has no "
-            "optimum, got 'time-cost'. Add a constraint that keeps some of what has a price, or "
-            "the price of an NPU (prices: npu)."
+        message = (
+            "bandwidths that cost nothing meet the constraints, so time x cost has no optimum, got "
+            "'time-cost'. Add a constraint that keeps some of what has a price, or the price of "
+            "an NPU (prices: npu)."
         )
+        raise InputError(Problem(message, "objective"))
     lines = [(floor, 0.0)]
     times = search.step_times(search.scale)[0]
     mu = weighted(program.weights, times) / (fixed + max(float(cost @ search.scale), least))

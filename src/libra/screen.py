@@ -44,7 +44,7 @@ def print_to(stream_console: Console, what: RenderableType) -> None:
     """Print to a console, at least as wide as the tables need when it is no terminal."""
     if not stream_console.is_terminal:
         stream_console.width = _PLAIN_WIDTH
-    stream_console.print(what, highlight=False)
+    stream_console.print(what, highlight=False, crop=stream_console.is_terminal)
 
 
 def bar(share: float) -> str:

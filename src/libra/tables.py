@@ -31,7 +31,8 @@ def frontier_table(names: Sequence[str], points: Sequence[FrontierPoint]) -> Ren
     columns = [("Network cost", "right")] + [("Power", "right")] * powered
     columns += [("Step time", "right"), ("Gap", "right")]
     columns += [(escape(name), "right") for name in names]
-    table = new_table(columns, title="Least step time at each limit; bandwidths in GB/s")
+    title = "Least step time at each limit; bandwidths in GB/s"
+    table = new_table(columns, title, spare=("Gap",))
     for point in points:
         power = [format_power(point.network_power)] if point.network_power is not None else []
         table.add_row(
@@ -66,7 +67,8 @@ def sweep_table(axes: Sequence[Axis], rows: Sequence[SweepRow]) -> RenderableTyp
     columns += [("Step time", "right"), ("Network cost", "right")]
     columns += [("Power", "right")] * powered + [("Speed-up", "right"), ("Gap", "right")]
     columns += [(escape(name), "right") for name in names] if same else [("GB/s", "left")]
-    table = new_table(columns, title="Optimum for each value; bandwidths in GB/s")
+    title = "Optimum for each value; bandwidths in GB/s"
+    table = new_table(columns, title, spare=("Gap", "Speed-up"), keys=len(axes))
     for row in rows:
         values = [escape(value) for value in row.values]
         if row.result is None:

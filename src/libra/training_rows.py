@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ import numpy as np
 from libra.accelerators import load_accelerator, load_cluster
 from libra.cluster import Cluster
 from libra.errors import FieldError, InputError, Problem, shown
+from libra.files import read_text
 from libra.models import load_model
 from libra.workload.activations import ActivationPlan, Recomputation
 from libra.workload.blocks import Attention, Block, FeedForward
@@ -38,6 +40,7 @@ from libra.workload.training_plan import Overlap, TokenDispatch, TrainingPlan
 
 __all__ = ["Software", "TrainingRow", "read_training_rows", "row_seconds", "split_rows"]
 
+MOST_BYTES = 100_000_000
 NEEDED = ("id", "set", "gpu", "gpus", "layers", "hidden", "heads", "seq", "global_batch")
 ACCELERATORS = {
     "A100-SXM-80GB": "a100-80gb",
@@ -196,9 +199,9 @@ def read_training_rows(
         The file cannot be read or lacks a column.
     """
     try:
-        text = Path(path).read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}). Give a CSV file.") from None
+        text = read_text(Path(path), MOST_BYTES)
+    except ValueError as error:
+        raise InputError(Problem(str(error), file=str(path))) from None
     reader = csv.DictReader(io.StringIO(text))
     columns = reader.fieldnames or []
     for name in NEEDED:
@@ -249,20 +252,40 @@ def split_rows(
 def row_seconds(values: Mapping[str, str]) -> float:
     """Measured time of a step [s], of the column that tells it; 0 if none does."""
     if values.get("seconds_per_iteration"):
-        return float(values["seconds_per_iteration"])
+        return _positive(values, "seconds_per_iteration")
     if values.get("tokens_per_s_per_gpu"):
         tokens = _whole(values, "global_batch") * _whole(values, "seq")
-        return tokens / float(values["tokens_per_s_per_gpu"]) / _whole(values, "gpus")
+        return tokens / _positive(values, "tokens_per_s_per_gpu") / _whole(values, "gpus")
     return 0.0
 
 
-def _whole(values: Mapping[str, str], key: str, default: int | None = None) -> int:
+def _positive(values: Mapping[str, str], key: str) -> float:
+    """Number of a column."""
+    try:
+        value = float(values[key])
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise FieldError(key, f"must be a number above 0, got {shown(values[key])}. Correct it.")
+    return value
+
+
+def _whole(values: Mapping[str, str], key: str, default: int | None = None, least: int = 1) -> int:
+    """Whole number of a column; the default where it is empty."""
     text = values.get(key, "")
     if not text:
         if default is None:
             raise ValueError(f"no {key}")
         return default
-    return int(float(text))
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value.is_integer() and value >= least):
+        raise FieldError(
+            key, f"must be a whole number of at least {least}, got {shown(text)}. Correct it."
+        )
+    return int(value)
 
 
 def map_row(values: Mapping[str, str], known: Mapping[str, Software] = SOFTWARE) -> TrainingRow:
@@ -295,7 +318,7 @@ def map_row(values: Mapping[str, str], known: Mapping[str, Software] = SOFTWARE)
         accelerator,
         _cluster(values, accelerator.cluster),
         _whole(values, "gpus"),
-        float(values["peak_mem_gib"]) * 2**30 if values.get("peak_mem_gib") else None,
+        _positive(values, "peak_mem_gib") * 2**30 if values.get("peak_mem_gib") else None,
         values,
     )
 
@@ -406,7 +429,7 @@ def _plan(values: Mapping[str, str], software: Software, model: Model) -> Traini
         recomputation = Recomputation(word)
     except ValueError:
         raise ValueError(f"recomputation is not known, got {word!r}") from None
-    zero, precision = _whole(values, "zero_stage", 0), Precision(values["precision"])
+    zero, precision = _whole(values, "zero_stage", 0, 0), Precision(values["precision"])
     states, gradient = software.states, software.gradient
     if values["set"] == "bloom-jz" and precision is Precision.BF16:
         states, gradient = DEEPSPEED_BF16, 4.0

@@ -23,6 +23,7 @@ from libra.files import read_text, write_whole
 from libra.fitting import Residuals
 from libra.fitting_table import new_table
 from libra.measurements import place_row, read_collectives
+from libra.screen import print_to
 from libra.training_rows import read_training_rows
 from libra.validation import Validation, rank_layouts, validate_rows
 from libra.workload.compute import Accelerator
@@ -44,11 +45,15 @@ def validate_command(path: Path, tier: str, *, as_json: bool) -> None:
     if tier:
         rows = [row for row in rows if row.tier == tier]
         skipped = [row for row in skipped if row.tier == tier]
+        if not rows and not skipped:
+            raise InputError(f"--tier: no row is of this tier, got {tier!r}. Leave it out.")
     found = validate_rows(rows, skipped)
+    if not found.predictions and not found.skipped:
+        raise InputError(f"{path}: holds no rows, got a header alone. Add measured steps.")
     if not found.predictions:
         raise InputError(
             f"{path}: no row maps to a design, got {len(found.skipped)} that do not, the first "
-            f"because: {found.skipped[0].reason if found.skipped else 'there is none'}. Correct it."
+            f"because: {found.skipped[0].reason.rstrip('.')}. Correct it."
         )
     if as_json:
         sys.stdout.write(json.dumps(plain_validation(found), indent=1) + "\n")
@@ -100,19 +105,19 @@ def print_validation(found: Validation) -> None:
             f"{r.bias:+.1%}",
             f"{baseline[name].mean:.0%}",
         )
-    console.print(table)
+    print_to(console, table)
     rankings = rank_layouts(found)
     if rankings:
         heads = [("Layouts of", "left"), ("Rows", "right"), ("Slower than the best", "right")]
         table = new_table(heads, title="The layout predicted to be fastest, as measured")
         for ranking in rankings:
             table.add_row(escape(ranking.label), str(ranking.layouts), f"{ranking.loss:+.1%}")
-        console.print(table)
+        print_to(console, table)
     if found.skipped:
         table = new_table([("Skipped", "right"), ("Set", "left"), ("Reason", "left")])
         for (name, reason), n in sorted(Counter((s.set, s.reason) for s in found.skipped).items()):
             table.add_row(str(n), escape(name), escape(reason))
-        console.print(table)
+        print_to(console, table)
 
 
 def calibrate_command(path: Path, output: Path, preset: str, *, as_json: bool) -> None:
@@ -154,6 +159,9 @@ def _fit_collectives(path: Path, preset: str) -> tuple[Accelerator, Mapping[str,
     if accelerator.cluster is None:
         raise InputError(f"--accelerator: has no cluster, got {preset!r}. Name one that has.")
     rows, _ = read_collectives(path)
+    gpus = sorted({row.columns["gpu"] for row in rows if row.columns.get("gpu")})
+    if len(gpus) > 1:
+        raise InputError(f"{path}: rows of several GPUs, got {', '.join(gpus)}. Keep those of one.")
     placed = []
     for row in rows:
         try:
