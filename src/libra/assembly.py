@@ -117,13 +117,19 @@ class Assembly:
 
     def unused(self) -> Iterator[str]:
         """What the file says and no workload takes."""
-        folder = Path(self.source.file).parent
         traces = [entry.trace for entry in self.parsed.workloads if entry.trace is not None]
-        if "training_loop" in self.source.data and all(is_chakra(folder / t) for t in traces):
+        if "training_loop" in self.source.data and all(map(self.is_chakra, traces)):
             yield (
                 "training_loop: no workload takes it, since models have a schedule of their own, "
                 "of parallel, batch and overlap, and Chakra traces their recorded order."
             )
+
+    def is_chakra(self, trace: str) -> bool:
+        """Whether a trace of the file is one of Chakra's."""
+        key = ("chakra", trace)
+        if key not in self.memory:
+            self.memory[key] = is_chakra(Path(self.source.file).parent / trace)
+        return bool(self.memory[key])
 
     def network(self) -> Network | None:
         """Network, or None after noting what is wrong with it."""
@@ -269,7 +275,7 @@ class Assembly:
         folder = Path(self.source.file).parent
         if is_layer_table(entry.trace) and entry.chakra is None:
             return self.attempt(place, lambda: self.table_workload(entry, network, folder))
-        if entry.trace is not None and is_chakra(folder / entry.trace):
+        if self.is_chakra(entry.trace):
             return self.attempt(place, lambda: self.chakra_workload(entry, network, folder))
         if entry.chakra is not None:
             self.note((*place, "chakra"), "is for Chakra traces, got a text workload. Remove it.")

@@ -266,6 +266,8 @@ class _Reader:
 
     def validate(self, form: Any, value: Any, place: Place) -> Any:
         """Typed form of plain data at a place; None after noting what is wrong."""
+        if form is str and isinstance(value, str):
+            return value
         from pydantic import ValidationError
 
         try:
