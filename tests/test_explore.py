@@ -1,5 +1,6 @@
 """Exploration: bounds hold, pruning changes no winner, interruption changes no row."""
 
+import contextlib
 import json
 import math
 import multiprocessing
@@ -8,6 +9,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -135,11 +137,15 @@ def test_processes_give_the_same_rows(folder):
 def test_a_dask_cluster_gives_the_same_rows(folder):
     pytest.importorskip("distributed", reason="needs the extra dask")
     command = [sys.executable, "-m", "libra", "explore", "small.yaml", "--jobs", "2"]
-    done = subprocess.run(
-        [*command, "--dask", "local", "-o", "dask", "--json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    with socket.socket() as another:  # The port of a cluster that is there already.
+        with contextlib.suppress(OSError):
+            another.bind(("127.0.0.1", 8787))
+            another.listen()
+        done = subprocess.run(
+            [*command, "--dask", "local", "-o", "dask", "--json"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["counts"]["solved"] > 0
     assert read_exploration(Path("dask")).equals(explored("small.yaml", "one").frame)
 
@@ -326,7 +332,7 @@ def test_a_dask_worker_killed_on_the_way(folder, monkeypatch):
     killed = []
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

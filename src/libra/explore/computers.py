@@ -157,7 +157,11 @@ def _open_client(address: str, jobs: int) -> Iterator[Any]:
         ) from None
     if address == "local":
         cluster = LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs=40
+            n_workers=jobs,
+            threads_per_worker=1,
+            dashboard_address=":0",  # None would take a port that another cluster may have.
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=40,
         )
         with cluster, Client(cluster) as client:  # type: ignore[no-untyped-call]
             yield client
