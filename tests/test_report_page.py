@@ -115,8 +115,10 @@ def evaluated(capsys, path, values):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", ["chain", "overlap", "latency", "discrete"])
-def test_sliders_show_what_evaluate_prints(running, pages, folder, name, capsys):
+@pytest.mark.parametrize(
+    ("name", "settings"), [("chain", 20), ("overlap", 20), ("latency", 8), ("discrete", 8)]
+)
+def test_sliders_show_what_evaluate_prints(running, pages, folder, name, settings, capsys):
     rng = np.random.default_rng(8)
     with opened(running, pages[name]) as (page, complaints):
         ends = [
@@ -124,7 +126,7 @@ def test_sliders_show_what_evaluate_prints(running, pages, folder, name, capsys)
             for e in page.locator(".what-if").first.locator("input[type=range]").all()
         ]
         seen = set()
-        for k in range(20):
+        for k in range(settings):
             for row in [k % len(ends)] if k % 2 else range(len(ends)):
                 move(page, row, int(rng.integers(0, ends[row] + 1)))
             values = bandwidths(page)
@@ -142,14 +144,14 @@ def test_sliders_show_what_evaluate_prints(running, pages, folder, name, capsys)
             broken = page.locator(".what-if .broken").count()
             assert broken == sum(not p["met"] for p in expected["shadow_prices"])
             seen.add(tuple(values))
-        assert len(seen) > 10
+        assert len(seen) > settings / 2
         assert complaints == []
 
 
 @pytest.mark.parametrize(
     ("seed", "model"),
     [
-        *((seed, None) for seed in range(4)),
+        *((seed, None) for seed in range(2)),
         (4, CollectiveModel(algorithm="balanced")),
         (5, CollectiveModel(algorithm="balanced", chunks=3)),
         (6, CollectiveModel(algorithm="ideal")),
@@ -199,7 +201,7 @@ def test_graphs_too_large_for_a_page_show_a_bound(running, tmp_path, monkeypatch
         assert "at least that long" in page.locator("#r1-what-if ~ p").first.inner_text()
         assert page.locator("[data-part=time]").inner_text().startswith("at least ")
         assert shown(page, "time", "seconds") == pytest.approx(result.step_time, rel=1e-9)
-        for _ in range(20):
+        for _ in range(8):
             for row in range(2):
                 move(page, row, int(rng.integers(0, 1001)))
             exact = libra.evaluate_design(d, bandwidths(page)).step_time
@@ -240,7 +242,7 @@ def test_the_address_restores_a_state(running, pages):
         assert shown(page, "time", "seconds") == pytest.approx(time, rel=1e-12)
         assert complaints == []
     for odd in ("#r1=1,2", "#r1=a,b,c,d", "#r1=-1,1,1,1", "#r9=1,1,1,1", "#<script>", "#r1=%zz"):
-        with opened(running, pages["overlap"], odd) as (page, complaints):
+        with opened(running, pages["discrete"], odd) as (page, complaints):
             assert page.get_by_role("button", name="Reset to optimum").is_visible()
             assert complaints == []
 
@@ -271,12 +273,16 @@ def test_the_keyboard_moves_a_slider(running, pages):
 def test_no_serious_finding_of_axe(running, pages, folder, tmp_path):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     several = tmp_path / "several.html"
-    write_report([folder / f"{n}.json" for n in ("chain", "overlap", "discrete")], several)
-    for path in (pages["discrete"], several):
-        for scheme in ("light", "dark"):
+    write_report([folder / f"{n}.json" for n in ("overlap", "discrete")], several)
+    # The marks of charts are looked at on one page only, since they are thousands.
+    marks = {"exclude": [["svg [class*='mark-']"]]}
+    for path, context in ((pages["discrete"], None), (several, marks)):
+        # Dark or light, only the colours differ.
+        for scheme, rules in (("light", None), ("dark", {"runOnly": ["color-contrast"]})):
             with opened(running, path, color_scheme=scheme) as (page, complaints):
                 page.get_by_role("button", name="Equalise").first.click()
-                found = axe.run(page).response
+                found = axe.run(page, context=context, options=rules).response
+                assert found["passes"]
                 bad = [
                     (v["id"], v["impact"], [n["html"][:120] for n in v["nodes"]][:3])
                     for v in found["violations"]
