@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from test_bad_input import DESIGN, TRACE
+from typer.main import get_command
 
 import libra
 from libra import cli
@@ -267,6 +268,35 @@ def test_quiet_prints_no_messages(folder, capsys):
     assert (status, err) == (0, "")
     assert "node" in out
     assert Path("r.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        (("check", "d.yaml"), {"network", "workloads"}),
+        (("sweep", "d.yaml", "--vary", "objective=time"), {"vary", "rows"}),
+        (("frontier", "d.yaml", "--points", "2"), {"network", "dimensions", "points"}),
+        (("compare", "d.yaml", "twin.yaml"), {"results"}),
+    ],
+    ids=["check", "sweep", "frontier", "compare"],
+)
+def test_what_json_prints_can_be_written_too(folder, capsys, words, keys):
+    (folder / "twin.yaml").write_text(DESIGN)
+    status, table, err = call(capsys, *words, "-o", "o.json")
+    assert (status, err) == (0, "wrote o.json\n")
+    assert table.strip()
+    assert not table.startswith("{")
+    printed = call(capsys, *words, "--json", "-q", "-o", "again.json")
+    assert printed[2] == ""
+    for text in (printed[1], Path("o.json").read_text(), Path("again.json").read_text()):
+        assert keys <= set(json.loads(text))
+    assert printed[1] == Path("again.json").read_text()
+
+
+def test_every_command_that_says_something_can_be_silent():
+    for command in get_command(cli.app).commands.values():
+        options = {word for parameter in command.params for word in parameter.opts}
+        assert "-q" in options or command.name == "presets", command.name
 
 
 def test_quiet_says_nothing_of_charts(folder, capsys):

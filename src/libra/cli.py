@@ -26,6 +26,7 @@ from libra.cli_options import (
     CsvFile,
     Debug,
     DesignFile,
+    JsonFile,
     Output,
     Quiet,
     Settings,
@@ -37,11 +38,11 @@ from libra.cli_schema import add_schema_command
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError
 from libra.files import files_kept, write_whole
-from libra.progress import counted, waited
+from libra.progress import counted, say, silenced, waited
 from libra.startup import program_for, spare_time
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from libra.result import Result
 
@@ -75,30 +76,32 @@ def new(
     example: Annotated[str, typer.Option(help="Which example: see `libra presets examples`.")] = (
         "gpt-3-4d"
     ),
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Copy a commented example design, with its workload, to start from."""
-    _run(lambda: _new(directory, example), as_json=False, debug=debug)
+    _run(lambda: _new(directory, example), as_json=False, debug=debug, quiet=quiet)
 
 
 @app.command()
 def check(
-    design: DesignFile, as_json: AsJson = False, settings: Settings = None, debug: Debug = False
+    design: DesignFile,
+    as_json: AsJson = False,
+    output: JsonFile = None,
+    settings: Settings = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:
     """Validate a design and print it as understood; solve nothing."""
 
     def work() -> None:
         from libra.check import summarize_design
+        from libra.screen import check_table
 
         summary = summarize_design(load_settings(design, settings))
-        if as_json:
-            _print_json(summary)
-        else:
-            from libra.screen import check_table, print_to
+        _show(summary, lambda: check_table(summary), as_json=as_json, output=output)
 
-            print_to(_console(), check_table(summary))
-
-    _run(work, as_json=as_json, debug=debug)
+    _run(work, as_json=as_json, debug=debug, quiet=quiet)
 
 
 @app.command()
@@ -135,9 +138,9 @@ def optimize(
             from libra.price_range import price_ranges as find_ranges
 
             result = replace(result, price_ranges=find_ranges(result, price_ranges / 100))
-        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline, plot=plot)
+        _report(result, as_json, output, simulate=simulate, timeline=timeline, plot=plot)
 
-    _run(work, as_json=as_json, debug=debug)
+    _run(work, as_json=as_json, debug=debug, quiet=quiet)
 
 
 @app.command()
@@ -163,9 +166,9 @@ def evaluate(
 
         values = _bandwidths(bandwidth)
         result = waited("timing", lambda: evaluate_design(load_settings(design, settings), values))
-        _report(result, as_json, output, quiet, simulate=simulate, timeline=timeline, plot=plot)
+        _report(result, as_json, output, simulate=simulate, timeline=timeline, plot=plot)
 
-    _run(work, as_json=as_json, debug=debug)
+    _run(work, as_json=as_json, debug=debug, quiet=quiet)
 
 
 @app.command()
@@ -176,14 +179,15 @@ def frontier(
     csv: CsvFile = None,
     plot: PlotFile = None,
     as_json: AsJson = False,
+    output: JsonFile = None,
     settings: Settings = None,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """The least step time at each cost (or power) of the network, each point with its proof."""
 
     def work() -> None:
         from libra.frontier import Against, time_frontier
-        from libra.screen import print_to
         from libra.tables import frontier_csv, frontier_table
 
         if against not in list(Against):
@@ -193,19 +197,16 @@ def frontier(
             found = waited("solving", time_frontier, loaded, points, Against(against))
         if csv is not None:
             write_whole(csv, frontier_csv(loaded.network.names, found))
-        draw_frontier(plot, found, loaded.network.names, Against(against))
-        if as_json:
-            _print_json(
-                {
-                    "network": loaded.network.shape,
-                    "dimensions": list(loaded.network.names),
-                    "points": [point.to_dict() for point in found],
-                }
-            )
-        else:
-            print_to(_console(), frontier_table(loaded.network.names, found))
+        names = loaded.network.names
+        draw_frontier(plot, found, names, Against(against))
+        data = {
+            "network": loaded.network.shape,
+            "dimensions": list(names),
+            "points": [point.to_dict() for point in found],
+        }
+        _show(data, lambda: frontier_table(names, found), as_json=as_json, output=output)
 
-    _run(work, as_json=as_json, debug=debug)
+    _run(work, as_json=as_json, debug=debug, quiet=quiet)
 
 
 @app.command()
@@ -222,14 +223,15 @@ def sweep(
     csv: CsvFile = None,
     plot: PlotFile = None,
     as_json: AsJson = False,
+    output: JsonFile = None,
     settings: Settings = None,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Optimise for each value of a setting, or of several; one row a solve."""
 
     def work() -> None:
         from libra.load import DesignReader
-        from libra.screen import print_to
         from libra.sweep import parse_axis, sweep_design
         from libra.tables import sweep_csv, sweep_table
 
@@ -240,14 +242,12 @@ def sweep(
         if csv is not None:
             write_whole(csv, sweep_csv(axes, rows))
         draw_sweep(plot, reader, axes, rows)
-        if as_json:
-            _print_json({"vary": [a.path for a in axes], "rows": [row.to_dict() for row in rows]})
-        else:
-            print_to(_console(), sweep_table(axes, rows))
+        data = {"vary": [a.path for a in axes], "rows": [row.to_dict() for row in rows]}
+        _show(data, lambda: sweep_table(axes, rows), as_json=as_json, output=output)
         if all(row.result is None for row in rows):
             raise InfeasibleError(rows[0].message, [])
 
-    _run(work, as_json=as_json, debug=debug)
+    _run(work, as_json=as_json, debug=debug, quiet=quiet)
 
 
 @app.command()
@@ -256,23 +256,22 @@ def compare(
         list[Path], typer.Argument(metavar="A B …", help="Designs (YAML) or results (JSON).")
     ],
     as_json: AsJson = False,
+    output: JsonFile = None,
     settings: Settings = None,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Designs (optimised) or results side by side, the first one as the measure."""
 
     def work() -> None:
         from libra.compare import compare_files
-        from libra.screen import print_to
         from libra.tables import compare_table
 
         found = waited("comparing", compare_files, files, read_overrides(settings))
-        if as_json:
-            _print_json({"results": [{"name": c.name} | c.data for c in found]})
-        else:
-            print_to(_console(), compare_table(found))
+        data = {"results": [{"name": c.name} | c.data for c in found]}
+        _show(data, lambda: compare_table(found), as_json=as_json, output=output)
 
-    _run(work, as_json=as_json, debug=debug)
+    _run(work, as_json=as_json, debug=debug, quiet=quiet)
 
 
 @app.command()
@@ -326,15 +325,30 @@ def _console(*, stderr: bool = False) -> Console:
     return PipeConsole(stderr=stderr, emoji=False)
 
 
-def _print_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+def _json_text(data: Any) -> str:
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _show(
+    data: Any, table: Callable[[], RenderableType], *, as_json: bool, output: Path | None
+) -> None:
+    """Print plain data as JSON, or what they say as a table; write the JSON, too."""
+    if output is not None:
+        write_whole(output, _json_text(data))
+    if as_json:
+        sys.stdout.write(_json_text(data))
+    else:
+        from libra.screen import print_to
+
+        print_to(_console(), table())
+    if output is not None:
+        say(f"wrote {output}")
 
 
 def _report(
     result: Result,
     as_json: bool,
     output: Path | None,
-    quiet: bool,
     *,
     simulate: bool = False,
     timeline: Path | None = None,
@@ -351,19 +365,18 @@ def _report(
         from libra.timeline import result_timeline
 
         write_whole(timeline, result_timeline(result).write_csv())
-    draw_result(plot, result, quiet=quiet)
+    draw_result(plot, result)
     if as_json:
         sys.stdout.write(result.to_json() + "\n")
     else:
         from libra.screen import print_to, result_table
 
         print_to(_console(), result_table(result))
-    if not quiet:
-        for line in result.design.warnings if as_json else ():
-            print(f"warning: {line}", file=sys.stderr)
-        for path in (output, timeline):
-            if path is not None:
-                print(f"wrote {path}", file=sys.stderr)
+    for line in result.design.warnings if as_json else ():
+        say(f"warning: {line}")
+    for path in (output, timeline):
+        if path is not None:
+            say(f"wrote {path}")
 
 
 def _new(directory: Path, example: str) -> None:
@@ -372,13 +385,13 @@ def _new(directory: Path, example: str) -> None:
     for path in copy_example(directory, example):
         print(path)
     command = example_command(example)
-    print(f"Next: libra {command} {directory / (example + '.yaml')}", file=sys.stderr)
+    say(f"Next: libra {command} {directory / (example + '.yaml')}")
 
 
-def _run(work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
+def _run(work: Callable[[], None], *, as_json: bool, debug: bool, quiet: bool = False) -> None:
     """Run a command; turn errors into one clear message and an exit status."""
     try:
-        with files_kept():
+        with silenced(quiet), files_kept():
             work()
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -429,7 +442,7 @@ def _fail(error: LibraError, as_json: bool) -> NoReturn:
             data["problems"] = [vars(p) for p in error.problems]
         if isinstance(error, InfeasibleError):
             data["conflict"] = [vars(c) for c in error.conflict]
-        _print_json(data)
+        sys.stdout.write(_json_text(data))
     print(error, file=sys.stderr)
     raise typer.Exit(error.exit_status)
 
@@ -466,6 +479,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except _USAGE_ERRORS as error:
         error.show()
         if "--json" in words:
-            _print_json({"status": InputError.status, "message": error.format_message()})
+            data = {"status": InputError.status, "message": error.format_message()}
+            sys.stdout.write(_json_text(data))
         status = error.exit_code
     sys.exit(status or 0)

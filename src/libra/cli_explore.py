@@ -93,7 +93,7 @@ def add_explore_command(
 
                 save_chart(plot_exploration(summary.frame), plot)
 
-        run(work, as_json=as_json, debug=debug)
+        run(work, as_json=as_json, debug=debug, quiet=quiet)
 
 
 def _show(summary: Summary, folder: Path, objective: str, *, as_json: bool) -> None:

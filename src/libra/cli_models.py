@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from libra.cli_options import AsJson, Debug, Run
+from libra.cli_options import AsJson, Debug, JsonFile, Quiet, Run
 
 __all__ = ["add_model_commands"]
 
@@ -31,6 +31,8 @@ def add_model_commands(app: typer.Typer, run: Run) -> None:
         measurements: Measurements,
         tier: Annotated[str, typer.Option(help="Only rows of this tier, e.g. A.")] = "",
         as_json: AsJson = False,
+        output: JsonFile = None,
+        quiet: Quiet = False,
         debug: Debug = False,
     ) -> None:
         """Compare predicted with measured step times, by set, and say what was skipped."""
@@ -38,9 +40,9 @@ def add_model_commands(app: typer.Typer, run: Run) -> None:
         def work() -> None:
             from libra.validate_command import validate_command
 
-            validate_command(measurements, tier, as_json=as_json)
+            validate_command(measurements, tier, output, as_json=as_json)
 
-        run(work, as_json=as_json, debug=debug)
+        run(work, as_json=as_json, debug=debug, quiet=quiet)
 
     @app.command()
     def calibrate(
@@ -52,6 +54,7 @@ def add_model_commands(app: typer.Typer, run: Run) -> None:
             str, typer.Option(help="Preset to start from, where the rows do not name one.")
         ] = "",
         as_json: AsJson = False,
+        quiet: Quiet = False,
         debug: Debug = False,
     ) -> None:
         """Fit an accelerator's efficiencies to measured steps or collectives (nccl-tests)."""
@@ -61,4 +64,4 @@ def add_model_commands(app: typer.Typer, run: Run) -> None:
 
             calibrate_command(measurements, output, accelerator, as_json=as_json)
 
-        run(work, as_json=as_json, debug=debug)
+        run(work, as_json=as_json, debug=debug, quiet=quiet)

@@ -13,6 +13,7 @@ __all__ = [
     "CsvFile",
     "Debug",
     "DesignFile",
+    "JsonFile",
     "Output",
     "Quiet",
     "Run",
@@ -25,7 +26,9 @@ __all__ = [
 class Run(Protocol):
     """Runs a command; turns errors into one message and an exit status."""
 
-    def __call__(self, work: Callable[[], None], *, as_json: bool, debug: bool) -> None:
+    def __call__(
+        self, work: Callable[[], None], *, as_json: bool, debug: bool, quiet: bool = False
+    ) -> None:
         """Run it."""
 
 
@@ -38,6 +41,9 @@ Settings = Annotated[
 Debug = Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write the result, design inside, as JSON.")
+]
+JsonFile = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Write the JSON object to a file, too.")
 ]
 CsvFile = Annotated[
     Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the rows as CSV, too.")

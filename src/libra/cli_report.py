@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from libra.cli_options import Debug, Run
+from libra.cli_options import Debug, Quiet, Run
 from libra.errors import InputError
-from libra.progress import waited
+from libra.progress import say, waited
 
 if TYPE_CHECKING:
     from libra.frontier import Against, FrontierPoint
@@ -56,6 +55,7 @@ def add_report_command(app: typer.Typer, run: Run) -> None:
         output: Annotated[
             Path, typer.Option("-o", "--output", help="The page (HTML) to write.")
         ] = Path("report.html"),
+        quiet: Quiet = False,
         debug: Debug = False,
     ) -> None:
         """Write one self-contained page of results: works offline, with live what-if."""
@@ -64,18 +64,18 @@ def add_report_command(app: typer.Typer, run: Run) -> None:
             from libra.report import write_report
 
             waited("writing", write_report, results, output)
-            print(f"wrote {output}", file=sys.stderr)
+            say(f"wrote {output}")
 
-        run(work, as_json=False, debug=debug)
+        run(work, as_json=False, debug=debug, quiet=quiet)
 
 
-def draw_result(path: Path | None, result: Result, *, quiet: bool = False) -> None:
+def draw_result(path: Path | None, result: Result) -> None:
     """Draw a result, if that was asked for."""
     if path is not None:
         from libra.plots.of_results import result_bars
         from libra.plots.specs import styled_spec
 
-        _write(path, styled_spec(result_bars(result)), quiet=quiet)
+        _write(path, styled_spec(result_bars(result)))
 
 
 def draw_frontier(
@@ -102,9 +102,8 @@ def draw_sweep(
         _write(path, plot_sweep(axes, rows, unit))
 
 
-def _write(path: Path, chart: Any, *, quiet: bool = False) -> None:
+def _write(path: Path, chart: Any) -> None:
     from libra.plots import save_chart
 
     waited("drawing", save_chart, chart, path)
-    if not quiet:
-        print(f"wrote {path}", file=sys.stderr)
+    say(f"wrote {path}")

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from libra.cli_options import Debug, Run
+from libra.cli_options import Debug, Quiet, Run
 from libra.errors import InputError, nearest
+from libra.progress import say
 
 __all__ = ["add_schema_command"]
 
@@ -33,6 +34,7 @@ def add_schema_command(app: typer.Typer, run: Run) -> None:
         output: Annotated[
             Path | None, typer.Option("-o", "--output", help="Write it to a file instead.")
         ] = None,
+        quiet: Quiet = False,
         debug: Debug = False,
     ) -> None:
         """Print the JSON Schema of design or space files, for editors."""
@@ -49,6 +51,6 @@ def add_schema_command(app: typer.Typer, run: Run) -> None:
                 sys.stdout.write(text)
             else:
                 write_whole(output, text)
-                print(f"wrote {output}", file=sys.stderr)
+                say(f"wrote {output}")
 
-        run(work, as_json=False, debug=debug)
+        run(work, as_json=False, debug=debug, quiet=quiet)

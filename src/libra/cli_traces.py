@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from libra.cli_options import AsJson, Debug, DesignFile, Run, Settings
+from libra.cli_options import AsJson, Debug, DesignFile, Quiet, Run, Settings
 
 if TYPE_CHECKING:
     from libra.design import Design
@@ -65,6 +65,7 @@ def _add_import(app: typer.Typer, run: Run) -> None:
             str, typer.Option(metavar="tp=16,dp=256", help="Degrees, for a text workload.")
         ] = "",
         as_json: AsJson = False,
+        quiet: Quiet = False,
         debug: Debug = False,
     ) -> None:
         """Write a design for another tool's trace, and check it."""
@@ -80,7 +81,7 @@ def _add_import(app: typer.Typer, run: Run) -> None:
                 as_json=as_json,
             )
 
-        run(work, as_json=as_json, debug=debug)
+        run(work, as_json=as_json, debug=debug, quiet=quiet)
 
 
 def _add_export(
@@ -115,6 +116,7 @@ def _add_export(
             bool, typer.Option("--one", help="chakra: one trace for all NPUs that do the same.")
         ] = False,
         as_json: AsJson = False,
+        quiet: Quiet = False,
         settings: Settings = None,
         debug: Debug = False,
     ) -> None:
@@ -135,4 +137,4 @@ def _add_export(
                 as_json=as_json,
             )
 
-        run(work, as_json=as_json, debug=debug)
+        run(work, as_json=as_json, debug=debug, quiet=quiet)

@@ -15,6 +15,7 @@ from libra.errors import InputError, nearest
 from libra.export import Exported, ExportFormat, export_design
 from libra.import_trace import ImportOptions, import_trace
 from libra.load import load_design
+from libra.progress import say
 
 __all__ = ["export_command", "import_command"]
 
@@ -76,8 +77,8 @@ def import_command(
         f"messages, on {design.network.shape}, {design.network.npus:,} NPUs"
     )
     for line in design.warnings:
-        print(f"warning: {line}", file=sys.stderr)
-    print(f"Next: add constraints, then libra optimize {target}", file=sys.stderr)
+        say(f"warning: {line}")
+    say(f"Next: add constraints, then libra optimize {target}")
 
 
 def _degrees(text: str) -> tuple[tuple[str, int], ...]:
@@ -167,7 +168,7 @@ def _print_exported(found: Sequence[Exported], form: str, *, as_json: bool) -> N
         expected = "" if e.cycles is None else f", expected {e.cycles:,} cycles"
         print(f"{e.folder}: {e.workload}, {e.npus:,} NPUs, {e.nodes:,} nodes{expected}")
         for remark in e.remarks:
-            print(f"warning: {remark}", file=sys.stderr)
+            say(f"warning: {remark}")
 
 
 def _chosen(design: Design, bandwidth: Sequence[float] | None) -> np.ndarray:

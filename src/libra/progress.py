@@ -1,4 +1,4 @@
-"""Progress on stderr of what takes longer than a second; silent where stderr is no terminal."""
+"""Messages on stderr, and progress of what takes longer than a second; silent where asked to be."""
 
 from __future__ import annotations
 
@@ -6,16 +6,35 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Event, Thread
 from typing import ParamSpec, TypeVar
 
-__all__ = ["counted", "waited"]
+__all__ = ["counted", "say", "silenced", "waited"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 PATIENCE = 1.0
 """Time after which a person wants to see that something happens [s]."""
+
+_silent = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silenced(silent: bool) -> Iterator[None]:
+    """Keep back messages and progress for a while, or not."""
+    before = _silent.set(silent)
+    try:
+        yield
+    finally:
+        _silent.reset(before)
+
+
+def say(message: str) -> None:
+    """Tell the user something on stderr that is neither data nor an error."""
+    if not _silent.get():
+        print(message, file=sys.stderr)
 
 
 def waited(what: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -36,7 +55,7 @@ def counted(what: str, items: Iterable[T], total: int) -> Iterator[T]:
 @contextmanager
 def _ticking(text: Callable[[], str]) -> Iterator[None]:
     """Rewrite one line of stderr every second; it is gone at the end."""
-    if not sys.stderr.isatty():
+    if _silent.get() or not sys.stderr.isatty():
         yield
         return
     stop = Event()

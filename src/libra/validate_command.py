@@ -23,6 +23,7 @@ from libra.files import read_text, write_whole
 from libra.fitting import Residuals
 from libra.fitting_table import new_table
 from libra.measurements import place_row, read_collectives
+from libra.progress import say
 from libra.screen import print_to
 from libra.training_rows import read_training_rows
 from libra.validation import Validation, rank_layouts, validate_rows
@@ -33,8 +34,8 @@ __all__ = ["calibrate_command", "validate_command"]
 _MOST_BYTES = 100_000_000
 
 
-def validate_command(path: Path, tier: str, *, as_json: bool) -> None:
-    """Print predicted against measured step times of a table.
+def validate_command(path: Path, tier: str, output: Path | None, *, as_json: bool) -> None:
+    """Print predicted against measured step times of a table, and write them as JSON.
 
     Raises
     ------
@@ -55,10 +56,15 @@ def validate_command(path: Path, tier: str, *, as_json: bool) -> None:
             f"{path}: no row maps to a design, got {len(found.skipped)} that do not, the first "
             f"because: {found.skipped[0].reason.rstrip('.')}. Correct it."
         )
+    text = json.dumps(plain_validation(found), indent=1, ensure_ascii=False) + "\n"
+    if output is not None:
+        write_whole(output, text)
     if as_json:
-        sys.stdout.write(json.dumps(plain_validation(found), indent=1) + "\n")
+        sys.stdout.write(text)
     else:
         print_validation(found)
+    if output is not None:
+        say(f"wrote {output}")
 
 
 def plain_validation(found: Validation) -> dict[str, Any]:
