@@ -4,9 +4,8 @@ The measurements stand outside the repository (their origin: ../shared/reference
 """
 
 import csv
-import dataclasses
 import statistics
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -253,7 +252,7 @@ def test_more_work_is_never_less_memory(model, name, recomputation, fused, dropo
 
 def test_the_parts_add_up():
     memory = npu_memory(MIXED, MemoryPlan(ActivationPlan(1, 8), reserved=5.0, states=FP32))
-    fields = dataclasses.asdict(memory)
+    fields = asdict(memory)
     assert memory.total == sum(v for k, v in fields.items() if k != "stage")
     assert memory.states == 16 * parameters(MIXED)
     assert memory.activations == memory.kept + memory.working
@@ -494,8 +493,7 @@ def test_measured_peaks_of_training():
     for row in rows:
         error = row_memory(row) / float(row["peak_mem_gib"]) - 1
         errors.setdefault((row["set"], row["precision"]), []).append(abs(error))
-    everything = [e for part in errors.values() for e in part]
-    assert statistics.median(everything) < 0.07
+    assert statistics.median(e for part in errors.values() for e in part) < 0.07
     assert statistics.median(errors["simumax-b200", "bf16"]) < 0.02
     assert max(errors["simumax-b200", "bf16"]) < 0.08
     assert statistics.median(errors["bloom-jz", "fp16"]) < 0.10

@@ -28,12 +28,13 @@ from libra.cli_options import (
     DesignFile,
     JsonFile,
     Output,
+    PlotFile,
     Quiet,
     Settings,
     Simulate,
     Timeline,
 )
-from libra.cli_report import PlotFile, add_report_command, draw_frontier, draw_result, draw_sweep
+from libra.cli_report import add_report_command, draw_frontier, draw_result, draw_sweep
 from libra.cli_schema import add_schema_command
 from libra.cli_traces import add_trace_commands
 from libra.errors import FieldError, InfeasibleError, InputError, LibraError

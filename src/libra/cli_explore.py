@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from libra.cli_options import AsJson, Debug, Quiet, Run, Settings
+from libra.cli_options import AsJson, Debug, PlotFile, Quiet, Run, Settings
 
 if TYPE_CHECKING:
     from libra.explore.run import Progress
@@ -55,10 +55,7 @@ def add_explore_command(
         prune: Annotated[
             bool, typer.Option(help="Leave out what a bound proves not to be among the best.")
         ] = True,
-        plot: Annotated[
-            Path | None,
-            typer.Option(metavar="FILE.{png,svg,pdf,html}", help="Draw what was found."),
-        ] = None,
+        plot: PlotFile = None,
         as_json: AsJson = False,
         quiet: Quiet = False,
         settings: Settings = None,
@@ -73,10 +70,6 @@ def add_explore_command(
             from libra.explore.run import run_exploration
             from libra.explore.space import load_space
 
-            if plot is not None:
-                from libra.plots.save import require_chart_name
-
-                require_chart_name(plot)
             found = load_space(space, overrides(settings))
             folder = output if output is not None else Path(f"{space.stem}-explored")
             _require_positive("--top", top)

@@ -8,6 +8,8 @@ from typing import Annotated, Protocol
 
 import typer
 
+from libra.errors import InputError
+
 __all__ = [
     "AsJson",
     "CsvFile",
@@ -15,6 +17,7 @@ __all__ = [
     "DesignFile",
     "JsonFile",
     "Output",
+    "PlotFile",
     "Quiet",
     "Run",
     "Settings",
@@ -30,6 +33,29 @@ class Run(Protocol):
         self, work: Callable[[], None], *, as_json: bool, debug: bool, quiet: bool = False
     ) -> None:
         """Run it."""
+
+
+def _checked_name(path: Path | None) -> Path | None:
+    """Name of a chart's file, refused before anything is solved if it says no kind."""
+    if path is not None:
+        from libra.plots.save import require_chart_name
+
+        try:
+            require_chart_name(path)
+        except InputError as error:
+            raise typer.BadParameter(str(error)) from None
+    return path
+
+
+PlotFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE.{png,svg,pdf,html}",
+        help="Draw it, too.",
+        callback=_checked_name,
+    ),
+]
 
 
 DesignFile = Annotated[Path, typer.Argument(metavar="DESIGN", help="The design file (YAML).")]

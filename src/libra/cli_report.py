@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from libra.cli_options import Debug, Quiet, Run
-from libra.errors import InputError
 from libra.progress import say, waited
 
 if TYPE_CHECKING:
@@ -18,30 +17,7 @@ if TYPE_CHECKING:
     from libra.result import Result
     from libra.sweep import Axis, SweepRow
 
-__all__ = ["PlotFile", "add_report_command", "draw_frontier", "draw_result", "draw_sweep"]
-
-
-def _checked_name(path: Path | None) -> Path | None:
-    """Name of a chart's file, refused before anything is solved if it says no kind."""
-    if path is not None:
-        from libra.plots.save import require_chart_name
-
-        try:
-            require_chart_name(path)
-        except InputError as error:
-            raise typer.BadParameter(str(error)) from None
-    return path
-
-
-PlotFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot",
-        metavar="FILE.{png,svg,pdf,html}",
-        help="Draw it, too.",
-        callback=_checked_name,
-    ),
-]
+__all__ = ["add_report_command", "draw_frontier", "draw_result", "draw_sweep"]
 
 
 def add_report_command(app: typer.Typer, run: Run) -> None:
