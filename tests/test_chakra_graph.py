@@ -486,8 +486,8 @@ def test_the_compiled_order_is_the_plain_one():
             later, earlier, kept = earlier, later, np.ones_like(kept)
         start, waits = predecessor_rows(later[kept], earlier[kept], count)
         follower_start, followers = followers_of(start, waits)
-        given = np.diff(start), follower_start, followers
-        plain, fast = _lowest_first(*given), compiled(_lowest_first)(*given)
+        plain = _lowest_first(np.diff(start), follower_start, followers)
+        fast = compiled(_lowest_first)(np.diff(start), follower_start, followers)
         assert plain.tolist() == fast.tolist()
         assert (len(plain) == count) == (count != 7)
 
