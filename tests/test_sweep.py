@@ -135,6 +135,19 @@ def test_a_shared_memory_changes_no_optimum(seed):
         assert with_memory.gap <= promise
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_an_equality_is_not_taken_for_the_inequality_before_it(seed):
+    """Their rows have the same coefficients."""
+    rng, memory = default_rng(seed), Memory()
+    net = network("RI(4)_FC(4)_SW(8)")
+    graph = random_graph(rng, net, 12, 4)
+    for relation, most in zip(("<=", "==") * 3, (20, 24, 22, 30, 26, 28), strict=True):
+        d = design(net, graph, [f"c {relation} {most} GB/s", "total <= 100 GB/s"])
+        with_memory, alone = optimize_design(d, memory), optimize_design(d)
+        assert with_memory.step_time == pytest.approx(alone.step_time, rel=2e-6)
+        assert with_memory.objective_bound <= alone.step_time * (1 + 1e-9)
+
+
 def test_conflicts_are_rows_and_wrong_values_end_it():
     reader = DesignReader(EXAMPLE, [Override("constraints", "[total <= 100 GB/s, pod >= 50 GB/s]")])
     rows = list(sweep_design(reader, [parse_axis("constraints.total=40..120:40")]))

@@ -153,7 +153,10 @@ def _support(
     price = goal.price
     with np.errstate(divide="ignore", invalid="ignore"):
         limit = np.minimum(program.rows.largest, np.where(price > 0, known / price, np.inf))
-    y = _without_free_rows(program.rows, price, multipliers.rows, limit)
+    signed = multipliers.rows.copy()
+    # Those of inequalities prove something only from 0 on, whatever the solver took them for.
+    signed[program.rows.equal :] = np.maximum(signed[program.rows.equal :], 0.0)
+    y = _without_free_rows(program.rows, price, signed, limit)
     weights, relief = combined_weights(goal, multipliers)
     constant, load = supporting_sum(program, cuts, weights, multipliers)
     constant -= relief + float(y @ program.rows.bound)

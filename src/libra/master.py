@@ -75,7 +75,7 @@ class Master:
     """
 
     def __init__(self, program: Program, cuts: Sequence[Cut], goal: Goal, scale: Floats) -> None:
-        self._terms, self._rows = program.terms, program.rows.matrix
+        self._terms, self._rows = program.terms, program.rows
         self._cuts, self._goal, self._scale = tuple(cuts), goal, scale
         self._layout = build_layout(program, self._cuts, goal, scale)
         self._solver: Any = None
@@ -85,7 +85,7 @@ class Master:
         ratio, known = scale / self._scale, self._goal
         return bool(
             self._terms is program.terms
-            and self._rows is program.rows.matrix
+            and self._rows.like(program.rows)
             and self._cuts == tuple(cuts)
             and known.timed == goal.timed
             and np.array_equal(known.limited, goal.limited)

@@ -53,6 +53,12 @@ class Rows:
     source: Ints
     factor: Floats
 
+    def like(self, other: Rows) -> bool:
+        """Whether other rows differ in their bounds alone: the same matrix, as many equalities."""
+        return self.equal == other.equal and (
+            self.matrix is other.matrix or np.array_equal(self.matrix, other.matrix)
+        )
+
     @cached_property
     def largest(self) -> Floats:
         """Upper limit of each bandwidth that the rows imply in turn; may be infinite."""
@@ -177,7 +183,7 @@ def build_program(
             terms = replace(terms, forms=terms.forms[:, owner])
         first = np.cumsum([0, *(t.terms.collectives for t in timings)])
     rows = build_rows(constraints, terms.forms.shape[1])
-    if like is not None and np.array_equal(rows.matrix, like.rows.matrix):
+    if like is not None and rows.like(like.rows):
         rows = replace(rows, matrix=like.rows.matrix)
     return Program(tuple(timings), weights, terms, first, rows, owner)
 
