@@ -100,7 +100,7 @@ def check(
         from libra.screen import check_table
 
         summary = summarize_design(load_settings(design, settings))
-        _show(summary, lambda: check_table(summary), as_json=as_json, output=output)
+        _show(lambda: summary, lambda: check_table(summary), as_json=as_json, output=output)
 
     _run(work, as_json=as_json, debug=debug, quiet=quiet)
 
@@ -200,11 +200,12 @@ def frontier(
             write_whole(csv, frontier_csv(loaded.network.names, found))
         names = loaded.network.names
         draw_frontier(plot, found, names, Against(against))
-        data = {
-            "network": loaded.network.shape,
-            "dimensions": list(names),
-            "points": [point.to_dict() for point in found],
-        }
+
+        def data() -> dict[str, Any]:
+            points = [point.to_dict() for point in found]
+            shape = loaded.network.shape
+            return {"network": shape, "dimensions": list(names), "points": points}
+
         _show(data, lambda: frontier_table(names, found), as_json=as_json, output=output)
 
     _run(work, as_json=as_json, debug=debug, quiet=quiet)
@@ -243,7 +244,10 @@ def sweep(
         if csv is not None:
             write_whole(csv, sweep_csv(axes, rows))
         draw_sweep(plot, reader, axes, rows)
-        data = {"vary": [a.path for a in axes], "rows": [row.to_dict() for row in rows]}
+
+        def data() -> dict[str, Any]:
+            return {"vary": [a.path for a in axes], "rows": [row.to_dict() for row in rows]}
+
         _show(data, lambda: sweep_table(axes, rows), as_json=as_json, output=output)
         if all(row.result is None for row in rows):
             raise InfeasibleError(rows[0].message, [])
@@ -269,7 +273,10 @@ def compare(
         from libra.tables import compare_table
 
         found = waited("comparing", compare_files, files, read_overrides(settings))
-        data = {"results": [{"name": c.name} | c.data for c in found]}
+
+        def data() -> dict[str, Any]:
+            return {"results": [{"name": c.name} | c.data for c in found]}
+
         _show(data, lambda: compare_table(found), as_json=as_json, output=output)
 
     _run(work, as_json=as_json, debug=debug, quiet=quiet)
@@ -331,13 +338,18 @@ def _json_text(data: Any) -> str:
 
 
 def _show(
-    data: Any, table: Callable[[], RenderableType], *, as_json: bool, output: Path | None
+    data: Callable[[], Any],
+    table: Callable[[], RenderableType],
+    *,
+    as_json: bool,
+    output: Path | None,
 ) -> None:
     """Print plain data as JSON, or what they say as a table; write the JSON, too."""
+    text = _json_text(data()) if as_json or output is not None else ""
     if output is not None:
-        write_whole(output, _json_text(data))
+        write_whole(output, text)
     if as_json:
-        sys.stdout.write(_json_text(data))
+        sys.stdout.write(text)
     else:
         from libra.screen import print_to
 
